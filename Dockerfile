@@ -1,0 +1,23 @@
+# syntax=docker/dockerfile:1
+FROM python:3.12-slim-bookworm AS build
+WORKDIR /src
+RUN pip install --no-cache-dir 'uv>=0.8'
+COPY pyproject.toml uv.lock README.md LICENSE ./
+COPY bot bot
+COPY ledger ledger
+COPY providers providers
+COPY migrations migrations
+RUN UV_PROJECT_ENVIRONMENT=/opt/venv uv sync --locked --no-dev --no-editable --compile-bytecode
+
+FROM python:3.12-slim-bookworm
+RUN useradd --create-home --uid 10001 gpu && install -d -o gpu -g gpu -m 0700 /data
+COPY --from=build /opt/venv /opt/venv
+ENV PATH=/opt/venv/bin:$PATH GPU_SHOPPER_DATA_DIR=/data GPU_SHOPPER_HOST=0.0.0.0 GPU_SHOPPER_LOG_FORMAT=json
+USER gpu
+WORKDIR /data
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s \
+  CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/readyz', timeout=4)"]
+ENTRYPOINT ["gpu-shopper"]
+CMD ["serve"]

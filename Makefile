@@ -1,0 +1,49 @@
+# Everything that a person or a machine runs here. Each target installs what it needs into .venv first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# At least four processes, because many tests wait for a process of their own; pytest-xdist counts cores for `auto`.
+WORKERS ?= auto
+TESTS ?= tests
+
+.PHONY: help install demo test bench lint docs clean
+
+help: ## Say what there is.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+
+install: $(READY) ## Install everything into .venv (and, as root on Debian, a Chromium for the browser tests).
+
+$(READY): pyproject.toml uv.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
+	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet
+	@$(BIN)/python tests/support/chromium.py --install
+	@touch $@
+
+demo: $(READY) ## Try it: prints one address to open; Ctrl-C ends it.
+	@exec $(BIN)/gpu-shopper demo $(ARGS)
+
+test: $(READY) ## Run every test, with the coverage gates.
+	@$(BIN)/python tests/support/chromium.py
+	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
+
+bench: $(READY) ## Measure: the market of 20,000 offers, 200 signed commands a second for 30 s, then saturation beside a bare Bolt app.
+	@exec $(BIN)/python -m tests.bench $(ARGS)
+
+lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/gpu-shopper db check --fresh
+	$(BIN)/gpu-shopper docs --check
+
+docs: $(READY) ## Write the generated pages again.
+	$(BIN)/gpu-shopper docs
+
+clean: ## Remove what installing and testing left.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis .coverage* htmlcov dist

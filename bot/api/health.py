@@ -1,0 +1,53 @@
+"""`/healthz`: the process lives. `/readyz`: it can do its work. Neither says anything that a stranger may not know."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import JSONResponse
+
+CHECK_TIMEOUT_S = 2.0
+
+#: Name → a check that returns when all is well and raises otherwise.
+Checks = Mapping[str, Callable[[], Awaitable[None]]]
+
+log = logging.getLogger(__name__)
+
+
+def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
+    """The two routes. A check that fails or takes too long is named with 503; why is in the log only."""
+    router = APIRouter()
+
+    @router.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @router.get("/readyz")
+    async def readyz() -> JSONResponse:
+        results = dict(
+            zip(checks, await asyncio.gather(*(_passes(n, c, timeout_s) for n, c in checks.items())), strict=True)
+        )
+        body = {"status": "ok" if all(results.values()) else "not ready", "checks": results}
+        return JSONResponse(body, 200 if all(results.values()) else 503)
+
+    return router
+
+
+async def _passes(name: str, check: Callable[[], Awaitable[None]], timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await check()
+    except Exception as error:  # noqa: BLE001 # Whatever a check raises means that it did not pass.
+        log.warning("not ready: %s (%s)", name, type(error).__name__)
+        return False
+    return True
+
+
+def build_api(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
+    """The HTTP application, without generated docs pages: what is served is written in docs/."""
+    api = FastAPI(title="GPU Shopper", docs_url=None, redoc_url=None, openapi_url=None)
+    api.include_router(health_routes(checks, timeout_s))
+    return api

@@ -1,0 +1,68 @@
+"""`gpu-shopper demo`: try everything here, without a key."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from bot import logs
+from bot.cli.playground import playground
+from bot.cli.shared import console, fail, private_umask
+from bot.cli.walk import walk
+from bot.main import stop_on_signals
+
+PORT = 8077
+#: Long enough to watch a machine boot; the headless walk has nobody who watches.
+BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
+HEADLESS_LIMIT_S = 55.0
+
+app = typer.Typer()
+
+
+@app.command()
+def demo(
+    headless: bool = typer.Option(False, "--headless", help="Play the whole walk by itself; exit 0 when all held."),
+    port: int | None = typer.Option(None, help=f"Port of the page on 127.0.0.1 ({PORT}); 0 takes a free one."),
+    seed: int = typer.Option(7, help="The same seed gives the same market."),
+) -> None:
+    """Start a practice workspace, sandbox clouds and the bot in one process; nothing is kept."""
+    private_umask()
+    logs.configure(level="error", json=False)
+    if headless:
+        raise typer.Exit(asyncio.run(_headless(seed)))
+    try:
+        asyncio.run(_interactive(port, seed))
+    except OSError as error:
+        fail(f"The page cannot be served: {error}. Try another port: gpu-shopper demo --port 0")
+
+
+async def _interactive(port: int | None, seed: int) -> None:
+    stopping = stop_on_signals()
+    try:
+        await serve_until(stopping, PORT if port is None else port, seed)
+    except OSError:
+        if port is not None:
+            raise
+        await serve_until(stopping, 0, seed)
+
+
+async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
+    """Serve the page until the event is set. OSError when the port is taken."""
+    async with playground(port=port, seed=seed, boot_s=BOOT_S) as running:
+        out = console()
+        out.print(f"\n  Open [bold]{running.url}/[/bold]\n")
+        out.print('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"', markup=False)
+        out.print("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.")
+        out.print("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
+        await stopping.wait()
+        out.print("  Stopping.")
+
+
+async def _headless(seed: int) -> int:
+    try:
+        async with asyncio.timeout(HEADLESS_LIMIT_S), playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S) as running:
+            return await walk(running, console())
+    except TimeoutError as error:
+        console(stderr=True).print(f"The walk did not end in time: {error}", style="red", markup=False)
+        return 1

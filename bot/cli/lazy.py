@@ -1,0 +1,76 @@
+"""The table of commands. `--help` reads this table and imports nothing else, so it answers at once."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command's one line in `--help`; its module has an `app` (a `typer.Typer`)."""
+
+    help: str
+    hidden: bool = False
+
+
+COMMANDS: Mapping[str, Entry] = MappingProxyType(
+    {
+        "demo": Entry("Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed."),
+        "serve": Entry("Run the bot: Slack, health and the ticker in one process."),
+        "doctor": Entry("Say which settings are missing, where to set them, and whether each credential works."),
+        "inventory": Entry("Show what is for sale now at every cloud that is set up."),
+        "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
+        "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
+        "profiles": Entry("What is peculiar to each cloud and what ends its meter: show, lint."),
+        "version": Entry("Print the version."),
+        "practice": Entry("Serve the practice workspace alone.", hidden=True),
+        "docs": Entry("Write the generated pages under docs/.", hidden=True),
+    }
+)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A stand-in with name and help; the real command once it was loaded."""
+        if cmd_name in self.commands:
+            return self.commands[cmd_name]
+        entry = COMMANDS.get(cmd_name)
+        return None if entry is None else TyperCommand(cmd_name, help=entry.help, hidden=entry.hidden)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Load the command that is about to run."""
+        if args and args[0] in COMMANDS and args[0] not in self.commands:
+            module = importlib.import_module(f"bot.cli.{args[0]}")
+            self.commands[args[0]] = get_command(module.app)
+        return super().resolve_command(ctx, args)
+
+
+def build() -> typer.Typer:
+    """The whole command line."""
+    app = typer.Typer(
+        cls=LazyGroup,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="GPU Shopper: ranked GPU offers, an approval before every dollar, and no orphan afterwards.",
+    )
+
+    @app.callback()
+    def top() -> None:
+        """GPU Shopper: ranked GPU offers, an approval before every dollar, and no orphan afterwards."""
+
+    return app

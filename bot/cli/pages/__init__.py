@@ -1,0 +1,21 @@
+"""The one-page lists under `docs/`, made from the code: what they say cannot differ from what the program does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from bot.cli.pages import clouds, codes, notifications, policy, settings, words
+
+#: File name under `docs/` → the function that writes it.
+PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {
+        "settings.md": settings.page,
+        "policy.md": policy.page,
+        "notifications.md": notifications.page,
+        "errors.md": codes.page,
+        "grammar.md": words.grammar,
+        "ids.md": words.ids,
+        "capabilities.md": clouds.page,
+    }
+)

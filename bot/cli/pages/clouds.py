@@ -1,0 +1,45 @@
+"""docs/capabilities.md: what each cloud can do, from the adapters."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from bot.cli.pages.markdown import code, table
+from bot.cli.pages.markdown import page as whole
+from bot.clock import SystemClock
+from providers.base import BillingRule, Capabilities
+from providers.registry import REGISTRY
+
+
+def page() -> str:
+    """The page."""
+    able = {name: entry.build(entry.config_class(), SystemClock()).capabilities for name, entry in REGISTRY.items()}
+    rows = [
+        (code(item.name), *(_text(getattr(able[name], item.name)) for name in able))
+        for item in fields(Capabilities)
+        if item.name not in ("billing", "rate_limits")
+    ]
+    billing = [
+        (code(f"billing.{item.name}"), *(_text(getattr(able[name].billing, item.name)) for name in able))
+        for item in fields(BillingRule)
+    ]
+    limits = (
+        "`rate_limits`",
+        *("; ".join(f"{k}: {v:g} s" for k, v in able[n].rate_limits.items()) or "none" for n in able),
+    )
+    return whole(
+        "Capabilities of the clouds",
+        "Code outside an adapter asks these and never the name of a cloud. Times are seconds. The words are explained "
+        "at `Capabilities` and `BillingRule` in `providers/base.py`; what was learned about each cloud is in "
+        "`providers/profiles/`.",
+        table(("capability", *able), [*rows, *billing, limits]),
+    )
+
+
+def _text(value: object) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+
+
+def _limits(able: Capabilities) -> str:
+    """Least seconds between two calls, per group of endpoints."""
+    return "; ".join(f"{group}: {pause:g} s" for group, pause in able.rate_limits.items()) or "none"

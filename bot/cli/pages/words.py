@@ -1,0 +1,75 @@
+"""docs/grammar.md and docs/ids.md."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from bot.cli.pages.markdown import code, table
+from bot.cli.pages.markdown import page as whole
+from bot.rules.grammar import SUBCOMMANDS
+from bot.rules.grammar_words import WORDS
+from bot.rules.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
+from ledger.values import BASE32, ID_LENGTH, Actor, ActorKind, base32
+
+#: A fixed moment, so that the page is the same each time.
+EXAMPLE_AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+PREFIXES = (
+    ("req", "request"),
+    ("quo", "quote"),
+    ("opt", "option of a quote"),
+    ("apr", "approval"),
+    ("grt", "grant"),
+    ("ses", "session"),
+    ("ins", "instance"),
+    ("str", "stray"),
+    ("led", "ledger entry"),
+    ("evt", "event of the journal"),
+    ("ntf", "notification"),
+)
+
+
+def grammar() -> str:
+    """The `/gpu` language."""
+    commands = [
+        (code(f"/gpu {sub.usage}"), sub.doc, code(f"/gpu {sub.example}"), ", ".join(sub.aliases)) for sub in SUBCOMMANDS
+    ]
+    words = [(code(word.value), word.doc, code(word.example), ", ".join(word.aliases)) for word in WORDS]
+    return whole(
+        "The /gpu language",
+        "Words may come in any order; text with spaces goes in quotes. A word that is not understood is answered with "
+        "the place of the word and a correct example, and nothing is asked for.",
+        "## Commands",
+        table(("command", "what it does", "example", "also"), commands),
+        "## Words of a job",
+        table(("word", "what it says", "example", "also"), words),
+    )
+
+
+def ids() -> str:
+    """How ids look."""
+    milliseconds = int(EXAMPLE_AT.timestamp() * 1000)
+    sample = base32((milliseconds << 32) | 0x5EEDCAFE, ID_LENGTH)
+    label = f"prd1-{sample}-00-{base32(0x2A5EEDCAFE, MAC_LENGTH)}"
+    rows = [(code(f"{prefix}_…"), what) for prefix, what in PREFIXES]
+    actors = [
+        (code(Actor(ActorKind.SLACK, "U012AB3CD", "T012AB3CD").ref), "a person in Slack: team and user"),
+        (code(Actor(ActorKind.OPERATOR, "ada").ref), "an operator at the command line: the system's user name"),
+        (code(Actor(ActorKind.CONSUMER, "k1").ref), "a program: the id of its key"),
+        (code(Actor(ActorKind.SYSTEM, "ticker").ref), "the service itself"),
+    ]
+    return whole(
+        "Ids",
+        f"An id is a prefix, an underscore and {ID_LENGTH} characters of `{BASE32}` (base32 without i, l, o and u): "
+        f"48 bits of milliseconds, then 32 random bits. So ids sort by time. Example: `req_{sample}`. People may type "
+        "any ending of at least four characters that is unique.",
+        table(("id", "of"), rows),
+        "## Offers",
+        "`<cloud>:<the cloud's own name of the offer>`, such as `vast:30406190`.",
+        "## Names of instances",
+        f"`<human part>-<machine label>`; the label has {LABEL_LENGTH} characters and is read from the right end: "
+        f"deployment ({DEPLOYMENT_LENGTH}), request ({ID_LENGTH}, without its prefix), number of the instance "
+        f"({COUNTER_LENGTH}), and a keyed check ({MAC_LENGTH}) that nobody without the label key can make.",
+        f"```\ngpu-2xa100-80gb-{label}\n```",
+        "## Who acts",
+        table(("reference", "who"), actors),
+    )

@@ -1,0 +1,154 @@
+"""Everything on this machine in one process: practice workspace, sandbox clouds, and the real bot between them.
+
+They share one clock that can travel, so the page's time travel moves messages, clouds and deadlines together. Nothing
+needs a key, nothing leaves loopback, and the ledger is a file that is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bot import logs
+from bot.clock import TravelClock
+from bot.main import SLACK_PATH, Bot, http, listen
+from bot.practice.app import Practice
+from bot.practice.workspace import Workspace
+from bot.rules.labels import LabelKey
+from bot.rules.policy import Policy, Timing
+from bot.services.context import Context
+from bot.services.invariants import Truth
+from bot.slack.settings import SlackSettings
+from bot.wiring import assemble, close
+from ledger.db import Database
+from migrations.run import upgrade
+from providers.registry import REGISTRY, sandboxes
+from providers.sandbox.app import build_app
+from providers.sandbox.engine import SandboxCloud, SandboxTiming, truth
+
+MANIFEST = Path(__file__).resolve().parents[2] / "manifest.yml"
+DEPLOYMENT = "try1"
+#: Bob and Carol of the practice workspace decide; its #gpu channel hears what operators must know.
+POLICY = Policy(approvers=("U0BOB", "U0CAROL"))
+OPERATORS_CHANNEL = "C0GPU"
+#: Everything within seconds: stand-ins do not lag, and people do not like to wait for a demonstration.
+TIMING = Timing(
+    tick_s=0.25,
+    sweep_s=3.0,
+    label_search_s=2.0,
+    quarantine_floor_s=20.0,
+    absence_apart_s=1.0,
+    absence_over_s=3.0,
+    stray_apart_s=2.0,
+    boot_poll_s=0.5,
+    reach_timeout_s=2.0,
+    terminate_retry_s=1.0,
+    outbox_retry_s=0.5,
+).validated(practice=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """What runs. `url` is the practice page; `clouds` know what was really rented; `secrets` must be nowhere."""
+
+    url: str
+    practice: Practice
+    clouds: Mapping[str, SandboxCloud]
+    bot: Bot
+    clock: TravelClock
+    secrets: tuple[str, ...]
+
+    @property
+    def ctx(self) -> Context:
+        """The bot's own context."""
+        return self.bot.ctx
+
+    def truth(self) -> Truth:
+        """What the clouds really did, whatever the ledger says."""
+        return truth(next(iter(self.clouds.values())).engine, self.clouds.values())
+
+
+@asynccontextmanager
+async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool = False) -> AsyncIterator[Playground]:
+    """Start everything, yield it, and stop it in reverse. OSError when `port` is taken; 0 picks a free one.
+
+    The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace.
+    """
+    clock = TravelClock()
+    signing, token, label = secrets.token_hex(16), f"xoxb-practice-{secrets.token_hex(8)}", secrets.token_bytes(32)
+    app_token = f"xapp-practice-{secrets.token_hex(8)}" if socket_mode else ""
+    logs.register_secrets([signing, token, app_token, label.hex()])
+    # The signatures carry this clock's time, because the bot compares them with its own.
+    workspace = Workspace(
+        clock,
+        signing_secret=signing,
+        bot_token=token,
+        app_token=app_token,
+        manifest=MANIFEST if MANIFEST.exists() else None,
+        signing_clock=clock,
+    )
+    practice = Practice(workspace)
+    clouds = sandboxes(clock, SandboxTiming.quick(boot_s=boot_s), seed)
+    keys = tuple(cloud.API_KEY for cloud in clouds.values())
+    with tempfile.TemporaryDirectory(prefix="gpu-shopper-demo-") as folder:
+        async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
+            ctx = _context(Path(folder) / "ledger.db", clock, clouds, sandbox_url, LabelKey(DEPLOYMENT, label))
+            try:
+                slack = SlackSettings(
+                    bot_token=token,
+                    signing_secret=signing,
+                    app_token=app_token or None,
+                    base_url=practice.api_url,
+                    operators_channel=OPERATORS_CHANNEL,
+                )
+                async with _bot(ctx, slack, workspace) as bot:
+                    hidden = tuple(filter(None, (signing, token, app_token, label.hex(), *keys)))
+                    yield Playground(url, practice, clouds, bot, clock, hidden)
+            finally:
+                await close(ctx)
+
+
+@asynccontextmanager
+async def _sandbox(clouds: Mapping[str, SandboxCloud]) -> AsyncIterator[str]:
+    with listen("127.0.0.1", 0) as listening:
+        async with http(build_app(clouds), listening, lifespan="on"):
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _context(
+    file: Path, clock: TravelClock, clouds: Mapping[str, SandboxCloud], sandbox_url: str, labels: LabelKey
+) -> Context:
+    providers = {
+        name: REGISTRY[name].connect(cloud.environment(f"{sandbox_url}/{name}"), clock)
+        for name, cloud in clouds.items()
+    }
+    return assemble(f"sqlite+aiosqlite:///{file}", clock, providers, labels, policy=POLICY, timing=TIMING)
+
+
+@asynccontextmanager
+async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> AsyncIterator[Bot]:
+    await _migrate(ctx.db)
+    bot = Bot(ctx, slack)
+
+    async def hurry(_seconds: float) -> None:
+        for hint in (ctx.hints.requests, ctx.hints.instances, ctx.hints.sessions, ctx.hints.sweep, ctx.hints.outbox):
+            hint.set()
+
+    with listen("127.0.0.1", 0) as listening:
+        if not workspace.app_token:
+            workspace.request_url = f"http://127.0.0.1:{listening.getsockname()[1]}{SLACK_PATH}"
+        workspace.on_travel.append(hurry)
+        try:
+            await bot.start()
+            async with http(bot.asgi, listening):
+                yield bot
+        finally:
+            await bot.stop()
+
+
+async def _migrate(db: Database) -> None:
+    await upgrade(db)

@@ -1,0 +1,16 @@
+"""`gpu-shopper version`."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def version() -> None:
+    """Print the version of this program and of the Python it runs on."""
+    typer.echo(f"gpu-shopper {metadata.version('gpu-shopper')} (Python {platform.python_version()})")

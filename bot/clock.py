@@ -1,0 +1,86 @@
+"""Clocks. The only module that reads the machine's time; everybody else takes a `Clock` as an argument."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+from ledger.values import Clock
+
+
+class SystemClock:
+    """The machine's own time, aware UTC."""
+
+    def now(self) -> datetime:
+        """The present moment, aware UTC."""
+        return datetime.now(UTC)  # noqa: TID251 - this clock is the one place where time enters the program.
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards; only differences mean anything."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait for `seconds` of real time."""
+        await asyncio.sleep(seconds)
+
+
+def utcnow() -> datetime:
+    """The present moment of the machine, aware UTC. For log stamps and process start-up; rules take a `Clock`."""
+    return SystemClock().now()
+
+
+class TravelClock:
+    """A clock that runs like `base` and can be moved forward: waiting sleepers then wake as if time had passed.
+
+    Sleepers may live in several event loops; `travel` may be called from any of them.
+    """
+
+    def __init__(self, base: Clock | None = None) -> None:
+        self._base: Clock = base if base is not None else SystemClock()
+        self._ahead_s = 0.0
+        self._sleepers: set[asyncio.Future[None]] = set()
+
+    @property
+    def ahead_s(self) -> float:
+        """How many seconds this clock is ahead of its base."""
+        return self._ahead_s
+
+    def now(self) -> datetime:
+        """The base's time plus everything travelled."""
+        return self._base.now() + timedelta(seconds=self._ahead_s)
+
+    def monotonic(self) -> float:
+        """The base's monotonic seconds plus everything travelled."""
+        return self._base.monotonic() + self._ahead_s
+
+    def travel(self, seconds: float) -> None:
+        """Move forward by `seconds`; ValueError for a negative number, because a ledger cannot live backwards."""
+        if seconds < 0:
+            raise ValueError("a clock can only travel forward: give a number of seconds that is not negative")
+        self._ahead_s += seconds
+        for sleeper in tuple(self._sleepers):
+            # A sleeper can belong to another loop's thread, so its own loop has to wake it.
+            sleeper.get_loop().call_soon_threadsafe(_wake, sleeper)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait until `seconds` have passed on this clock, by waiting or by travelling."""
+        deadline = self.monotonic() + seconds
+        while (remaining := deadline - self.monotonic()) > 0:
+            await self._nap(remaining)
+        await asyncio.sleep(0)
+
+    async def _nap(self, seconds: float) -> None:
+        travelled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waited = asyncio.ensure_future(self._base.sleep(seconds))
+        self._sleepers.add(travelled)
+        try:
+            await asyncio.wait({travelled, waited}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._sleepers.discard(travelled)
+            waited.cancel()
+
+
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)

@@ -1,0 +1,254 @@
+"""One process: Slack, health and the ticker, with an ordered start and an ordered stop.
+
+Start: private modes, one `serve` per SQLite file, schema, context, Slack, ticker, HTTP. Stop is the reverse: no new
+connection, running claims are finished, Slack's accepted messages reach the disk, connections are given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import uvicorn
+
+from bot import logs
+from bot.api.health import build_api
+from bot.services.context import Context
+from bot.settings import Settings, private_directory, refuse_loose
+from bot.slack.app import SlackDoor
+from bot.slack.guard import Receive, Scope, Send
+from bot.slack.settings import SlackSettings
+from bot.ticker.schedule import Ticker
+from bot.ticker.sweeps import jobs
+from bot.wiring import build_context, close
+from ledger.audit import ping
+from ledger.values import Clock
+from migrations import run as schema
+
+SLACK_PATH = "/slack/events"
+#: How long requests that were accepted may take once no more are accepted.
+DRAIN_S = 5
+BACKLOG = 1024
+
+log = logging.getLogger(__name__)
+
+
+class CannotServe(RuntimeError):
+    """This process must not start; the message says why and what to do."""
+
+
+class Bot:
+    """Slack, health and the ticker over one context. `start` once, then `stop` once."""
+
+    def __init__(self, ctx: Context, slack: SlackSettings) -> None:
+        self.ctx = ctx
+        self.door = SlackDoor(ctx, slack)
+        self.ticker = Ticker(jobs(ctx, self.door.messenger, self._recover))
+        self._slack_over_http = not slack.app_token
+        self._slack = self.door.asgi if self._slack_over_http else None
+        self._api = build_api({"ledger": self._ledger_answers, "ticker": self._ticker_runs})
+        logs.guard_handlers()
+
+    async def _recover(self) -> int:
+        return await self.door.recover(self.ctx.clock.now())
+
+    async def _ledger_answers(self) -> None:
+        await ping(self.ctx.db)
+
+    async def _ticker_runs(self) -> None:
+        if not self.ticker.running or self.ticker.failing:
+            raise CannotServe(f"jobs that fail: {', '.join(self.ticker.failing) or 'all of them stand still'}")
+
+    async def asgi(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the HTTP server serves. Slack's requests go straight to their guard; nothing reads them before."""
+        if self._slack is not None and scope["type"] == "http" and scope["path"] == SLACK_PATH:
+            await self._slack(scope, receive, send)
+        else:
+            await self._api(scope, receive, send)
+
+    async def start(self) -> None:
+        """Connect to Slack, then begin to work."""
+        await self.door.start()
+        self.ticker.start()
+
+    async def stop(self) -> None:
+        """Finish what runs, then let go of Slack."""
+        await self.ticker.stop()
+        await self.door.stop()
+
+
+def slack_settings(settings: Settings) -> SlackSettings:
+    """The Slack door's own settings. `CannotServe` names what is missing."""
+    missing = settings.missing_for_slack()
+    if missing or settings.slack_bot_token is None:
+        raise CannotServe(f"Slack needs {' and '.join(missing)}; gpu-shopper doctor says where to find them")
+    secret, app_token = settings.slack_signing_secret, settings.slack_app_token
+    return SlackSettings(
+        bot_token=settings.slack_bot_token.get_secret_value(),
+        signing_secret=secret.get_secret_value() if secret else "",
+        app_token=app_token.get_secret_value() if app_token and settings.socket_mode else None,
+        base_url=settings.slack_api_url,
+        command=settings.slack_command,
+        approvals_channel=settings.approvals_channel,
+        operators_channel=settings.operators_channel,
+        team_id=settings.slack_team_id,
+        proxy=settings.slack_proxy,
+    )
+
+
+def refuse_loose_modes(settings: Settings) -> None:
+    """`ValueError` when other users of this machine could read the ledger or the label key."""
+    private_directory(settings.identity_dir)
+    file = settings.sqlite_file
+    if file is not None:
+        for path in (file, Path(f"{file}-wal"), Path(f"{file}-shm")):
+            if path.exists():
+                refuse_loose(path)
+
+
+@contextmanager
+def only_one(file: Path | None, *, allow_shared: bool) -> Iterator[None]:
+    """Hold the lock of the `serve` role on one SQLite file. The command line may open the file all the same."""
+    if file is None or allow_shared:
+        yield
+        return
+    lock = Path(f"{file}.lock")
+    handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CannotServe(
+                f"another gpu-shopper serve works on {file} (process {lock.read_text() or 'unknown'}); stop it first, "
+                "or put the ledger on PostgreSQL to run several"
+            ) from None
+        os.ftruncate(handle, 0)
+        os.write(handle, str(os.getpid()).encode())
+        yield
+    finally:
+        os.close(handle)
+
+
+@asynccontextmanager
+async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "off"] = "off") -> AsyncIterator[None]:
+    """Serve an ASGI application on a bound socket inside the block; signals are the caller's business."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan=lifespan,
+        interface="asgi3",
+        timeout_graceful_shutdown=DRAIN_S,
+        server_header=False,
+        backlog=BACKLOG,
+    )
+    server = _QuietServer(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
+    try:
+        ready = asyncio.create_task(server.ready.wait(), name="http-ready")
+        await asyncio.wait({ready, serving}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+
+
+class _QuietServer(uvicorn.Server):
+    """Uvicorn would raise a caught signal again before we have stopped; here it leaves signals alone.
+
+    `ready` is set once connections are accepted.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept."""
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Nothing to capture."""
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound TCP socket; `CannotServe` with the setting to change when that is not possible."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise CannotServe(f"port {port} on {host} cannot be used ({error.strerror}); set another one") from error
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGTERM or SIGINT sets. A second signal ends the process at once, as a crash would."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def ask() -> None:
+        if stopping.is_set():
+            os._exit(130)
+        stopping.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, ask)
+    return stopping
+
+
+async def serve(
+    settings: Settings,
+    clock: Clock,
+    *,
+    migrate: bool = True,
+    allow_shared: bool = False,
+    on_ready: Callable[[str], None] = log.info,
+) -> None:
+    """Run until SIGTERM or SIGINT. Raises `CannotServe` or `ValueError` when it must not start."""
+    stopping = stop_on_signals()
+    slack = slack_settings(settings)
+    refuse_loose_modes(settings)
+    with only_one(settings.sqlite_file, allow_shared=allow_shared), listen(settings.host, settings.port) as listening:
+        ctx = build_context(settings, clock)
+        try:
+            if not ctx.providers:
+                raise CannotServe("no cloud has its credentials set; gpu-shopper doctor says which are missing")
+            await _ready_schema(ctx, migrate=migrate)
+            bot = Bot(ctx, slack)
+            try:
+                await bot.start()
+                async with http(bot.asgi, listening):
+                    on_ready(_greeting(settings, ctx, listening.getsockname()[1]))
+                    await stopping.wait()
+                    log.info("stopping: no new work is taken, running claims are finished")
+            finally:
+                await bot.stop()
+        finally:
+            await close(ctx)
+    log.info("stopped")
+
+
+async def _ready_schema(ctx: Context, *, migrate: bool) -> None:
+    if migrate:
+        await schema.upgrade(ctx.db)
+    elif (found := await schema.current(ctx.db)) != schema.newest():
+        raise CannotServe(
+            f"the ledger is at {found or 'base'} and this program needs {schema.newest()}; run gpu-shopper db upgrade"
+        )
+
+
+def _greeting(settings: Settings, ctx: Context, port: int) -> str:
+    how = "Socket Mode" if settings.socket_mode else f"HTTP at {SLACK_PATH}"
+    return f"serving on {settings.host}:{port}; Slack by {how}; clouds: {', '.join(ctx.providers)}"

@@ -1,0 +1,171 @@
+"""Posting, editing and deleting messages, with the checks that the real platform makes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bot.blockkit import validate_message
+from bot.practice.model import BOT_ID, BOT_USER_ID, SLACKBOT_ID, ApiError, Channel, Json, Message
+from bot.practice.workspace import Workspace
+
+UPDATE_TEXT_MAX: Final = 4_000
+POST_TEXT_MAX: Final = 40_000
+INTERACTIVE: Final = frozenset(
+    {
+        "button", "static_select", "multi_static_select", "users_select", "multi_users_select", "conversations_select",
+        "channels_select", "overflow", "radio_buttons", "checkboxes", "datepicker", "timepicker", "plain_text_input",
+        "number_input",
+    }
+)  # fmt: skip
+
+
+def parse_json_argument(value: Any, name: str) -> Any:
+    """An argument that may come as JSON or as a string of JSON. Raises `ApiError` for a broken string."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value else None
+    except ValueError:
+        raise ApiError(f"invalid_{name}_format" if name == "blocks" else "invalid_arguments") from None
+
+
+def named_blocks(blocks: list[Json]) -> list[Json]:
+    """A copy in which every block has a block_id and every interactive element an action_id, as Slack fills them in."""
+    result = copy.deepcopy(blocks)
+    for block in result:
+        block.setdefault("block_id", secrets.token_hex(3))
+        for element in elements_of(block):
+            if element.get("type") in INTERACTIVE:
+                element.setdefault("action_id", secrets.token_hex(3))
+        if block.get("type") == "container":
+            block["child_blocks"] = named_blocks(block.get("child_blocks", []))
+    return result
+
+
+def elements_of(block: Mapping[str, Any]) -> list[Json]:
+    """The elements of one block that a person can act on or fill in."""
+    kind = block.get("type")
+    if kind == "actions":
+        return list(block.get("elements", ()))
+    if kind == "section" and block.get("accessory"):
+        return [block["accessory"]]
+    if kind == "input" and block.get("element"):
+        return [block["element"]]
+    return []
+
+
+def flat_blocks(blocks: list[Json]) -> list[Json]:
+    """All blocks, those inside containers too, in reading order."""
+    result: list[Json] = []
+    for block in blocks:
+        result.append(block)
+        if block.get("type") == "container":
+            result.extend(flat_blocks(block.get("child_blocks", [])))
+    return result
+
+
+def checked_content(arguments: Mapping[str, Any]) -> Json:
+    """`{"text", "blocks", "attachments"}` of a message after every check. Raises `ApiError`."""
+    text = arguments.get("text") or ""
+    blocks = parse_json_argument(arguments.get("blocks"), "blocks")
+    attachments = parse_json_argument(arguments.get("attachments"), "attachments")
+    if not isinstance(text, str):
+        raise ApiError("invalid_arguments", **_messages(["[ERROR] must be a string [json-pointer:/text]"]))
+    if not (text or blocks or attachments):
+        raise ApiError("no_text")
+    if len(text) > POST_TEXT_MAX:
+        raise ApiError("msg_too_long")
+    errors = validate_message({"text": "-", "blocks": blocks or [], "attachments": attachments or []})
+    if errors:
+        raise ApiError("invalid_blocks", errors=errors, **_messages([f"[ERROR] {error}" for error in errors]))
+    return {
+        "text": text,
+        "blocks": named_blocks(blocks) if blocks else [],
+        "attachments": list(attachments or []),
+    }
+
+
+def _messages(lines: list[str]) -> Json:
+    return {"response_metadata": {"messages": lines}}
+
+
+def post(
+    workspace: Workspace,
+    channel: Channel,
+    content: Json,
+    *,
+    user: str = BOT_USER_ID,
+    thread_ts: str | None = None,
+    ephemeral_to: str | None = None,
+    metadata: Json | None = None,
+    subtype: str | None = None,
+) -> Message:
+    """Add one message. A thread_ts that names no message here is refused as Slack does. Raises `ApiError`."""
+    if thread_ts is not None and workspace.find_message(channel.id, thread_ts) is None:
+        raise ApiError("thread_not_found")
+    if user == BOT_USER_ID and not ephemeral_to:
+        workspace.limits.post(channel.id)
+    is_app = user == BOT_USER_ID
+    message = Message(
+        ts=workspace.next_ts(),
+        channel=channel.id,
+        user=user,
+        thread_ts=thread_ts,
+        bot_id=BOT_ID if is_app else None,
+        ephemeral_to=ephemeral_to,
+        subtype=subtype,
+        metadata=copy.deepcopy(metadata),
+        **content,
+    )
+    workspace.messages.append(message)
+    workspace.changed()
+    return message
+
+
+def notice(workspace: Workspace, channel_id: str, user_id: str, text: str) -> Message:
+    """What the platform itself tells one person, such as that the app did not answer in time."""
+    channel = workspace.channels[channel_id]
+    content: Json = {"text": text, "blocks": [], "attachments": []}
+    return post(workspace, channel, content, user=SLACKBOT_ID, ephemeral_to=user_id, subtype="notice")
+
+
+def edit(workspace: Workspace, message: Message, arguments: Mapping[str, Any], *, marks_edited: bool = True) -> Message:
+    """Replace what a message says. Without `blocks` the old ones stay, an empty list clears them. Raises `ApiError`."""
+    text = arguments.get("text")
+    if isinstance(text, str) and len(text) > UPDATE_TEXT_MAX:
+        raise ApiError("msg_too_long")
+    given_blocks = parse_json_argument(arguments.get("blocks"), "blocks")
+    content = checked_content({**arguments, "blocks": given_blocks or None})
+    message.history.append({"text": message.text, "blocks": message.blocks})
+    message.version += 1
+    if text is not None:
+        message.text = content["text"]
+    if given_blocks is not None:
+        message.blocks = content["blocks"]
+    metadata = parse_json_argument(arguments.get("metadata"), "metadata")
+    if metadata is not None:
+        message.metadata = metadata
+    if marks_edited:
+        message.edited_ts = workspace.next_ts()
+    workspace.changed()
+    return message
+
+
+def delete(workspace: Workspace, message: Message) -> None:
+    """Take a message away; it stays findable as deleted."""
+    message.deleted = True
+    workspace.changed()
+
+
+def app_message(workspace: Workspace, channel: Channel, ts: object, *, cannot: str) -> Message:
+    """The app's own, living, public message. Raises `ApiError`: `message_not_found`, or `cannot` for another's."""
+    message = workspace.find_message(channel.id, ts) if isinstance(ts, str) else None
+    if message is None or message.deleted or message.ephemeral_to is not None:
+        raise ApiError("message_not_found")
+    if message.user != BOT_USER_ID:
+        raise ApiError(cannot)
+    return message

@@ -1,0 +1,173 @@
+"""`/practice/api/…`: acting as somebody and reading the state, for the page and for drivers in other processes.
+
+Every POST takes a JSON object; unknown people, channels, messages or fields answer 404 and a sentence in `error`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Route
+
+from bot.practice import messages
+from bot.practice.act import Acts
+from bot.practice.faults import Fault
+from bot.practice.model import ApiError, Json
+from bot.practice.snapshot import raw_log, snapshot
+from bot.practice.workspace import Workspace
+
+LONG_POLL_MAX_S: Final = 25.0
+HEARTBEAT_S: Final = 15.0
+Verb = Callable[[Json], Awaitable[Json]]
+
+
+class PageApi:
+    """The endpoints of one workspace."""
+
+    def __init__(self, workspace: Workspace, acts: Acts) -> None:
+        self._workspace = workspace
+        self._acts = acts
+
+    def routes(self) -> list[BaseRoute]:
+        """What to mount under `/practice/api`."""
+        verbs: dict[str, Verb] = {
+            "command": self._command,
+            "say": self._say,
+            "click": self._click,
+            "view_click": self._view_click,
+            "submit": self._submit,
+            "close": self._close,
+            "home": self._home,
+            "travel": self._travel,
+            "fault": self._fault,
+            "delete_message": self._delete_message,
+        }
+        return [
+            Route("/state", self._state),
+            Route("/log", self._log),
+            Route("/events", self._events),
+            *(Route(f"/{name}", _endpoint(verb), methods=["POST"]) for name, verb in verbs.items()),
+        ]
+
+    # ── reading ──────────────────────────────────────────────────────────────────────────────────
+
+    async def _state(self, request: Request) -> Response:
+        query = request.query_params
+        try:
+            viewer = self._workspace.user(query["as"]).id if query.get("as") else None
+            after, wait_s = int(query.get("after", "-1")), float(query.get("wait_s", "0"))
+        except (LookupError, ValueError) as error:
+            return JSONResponse({"error": str(error)}, 404)
+        if wait_s > 0:
+            await self._workspace.signal.wait(after, min(wait_s, LONG_POLL_MAX_S))
+        return JSONResponse(snapshot(self._workspace, viewer))
+
+    async def _log(self, request: Request) -> Response:
+        after = request.query_params.get("after", "0")
+        return JSONResponse(raw_log(self._workspace, int(after) if after.isdigit() else 0))
+
+    async def _events(self, _request: Request) -> Response:
+        return StreamingResponse(self._stream(), media_type="text/event-stream")
+
+    async def _stream(self) -> AsyncIterator[str]:
+        """Server-sent events: the number of the newest version after each change, and a comment while it is quiet."""
+        signal = self._workspace.signal
+        seen = signal.version
+        yield f"data: {json.dumps({'version': seen})}\n\n"
+        while not signal.closed:
+            version = await signal.wait(seen, HEARTBEAT_S)
+            yield ": quiet\n\n" if version == seen else f"data: {json.dumps({'version': version})}\n\n"
+            seen = version
+
+    # ── acting ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _command(self, body: Json) -> Json:
+        outcome = await self._acts.command(
+            _text(body, "as"), _text(body, "text"), _text(body, "channel", "#gpu"), body.get("thread_ts")
+        )
+        return outcome.to_state()
+
+    async def _say(self, body: Json) -> Json:
+        message = await self._acts.say(
+            _text(body, "as"), _text(body, "text"), _text(body, "channel", "#gpu"), body.get("thread_ts")
+        )
+        return {"ok": True, "message": message.to_state()}
+
+    async def _click(self, body: Json) -> Json:
+        outcome = await self._acts.click(
+            _text(body, "as"),
+            _text(body, "channel"),
+            _text(body, "ts"),
+            _text(body, "what"),
+            value=body.get("value"),
+            block_id=body.get("block_id"),
+            version=body.get("version"),
+        )
+        return outcome.to_state()
+
+    async def _view_click(self, body: Json) -> Json:
+        outcome = await self._acts.click_in_view(
+            _text(body, "as"),
+            _text(body, "view_id"),
+            _text(body, "what"),
+            value=body.get("value"),
+            values=body.get("values"),
+        )
+        return outcome.to_state()
+
+    async def _submit(self, body: Json) -> Json:
+        return (await self._acts.submit(_text(body, "as"), _text(body, "view_id"), body.get("values"))).to_state()
+
+    async def _close(self, body: Json) -> Json:
+        everything = bool(body.get("everything"))
+        return (await self._acts.close(_text(body, "as"), _text(body, "view_id"), everything=everything)).to_state()
+
+    async def _home(self, body: Json) -> Json:
+        return (await self._acts.open_home(_text(body, "as"))).to_state()
+
+    async def _travel(self, body: Json) -> Json:
+        await self._workspace.travel(float(body.get("seconds", 0)))
+        return {"ok": True, "now": self._workspace.clock.now().timestamp()}
+
+    async def _fault(self, body: Json) -> Json:
+        self._workspace.faults.add(Fault(**body))
+        return {"ok": True}
+
+    async def _delete_message(self, body: Json) -> Json:
+        channel = self._workspace.channel(_text(body, "channel"))
+        message = self._workspace.find_message(channel.id, _text(body, "ts"))
+        if message is None:
+            raise LookupError(f"there is no message {body['ts']} in #{channel.name}")
+        messages.delete(self._workspace, message)
+        return {"ok": True}
+
+
+def _text(body: Json, name: str, default: str | None = None) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{name!r} is missing: send it as text")
+    return value
+
+
+def _endpoint(verb: Verb) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            # Only a script of our own origin can send JSON; a foreign form cannot.
+            return JSONResponse({"error": "send a JSON object with content-type application/json"}, 415)
+        try:
+            body: Any = json.loads(await request.body())
+            if not isinstance(body, dict):
+                raise TypeError("send a JSON object")
+            return JSONResponse(await verb(body))
+        except LookupError as error:
+            return JSONResponse({"error": str(error.args[0])}, 404)
+        except (ValueError, TypeError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except ApiError as error:
+            return JSONResponse({"error": error.code}, 400)
+
+    return endpoint

@@ -1,0 +1,127 @@
+"""Modals and home tabs: opening, pushing, updating, publishing and closing."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from bot.blockkit import validate_view
+from bot.practice.messages import named_blocks, parse_json_argument
+from bot.practice.model import ApiError, Json, View
+from bot.practice.workspace import Workspace
+
+STACK_MAX: Final = 3
+
+
+def checked_view(value: Any, kind: str | None = None) -> Json:
+    """A view's body after every check. Raises `ApiError` as views.open does."""
+    body = parse_json_argument(value, "view")
+    if not isinstance(body, dict):
+        raise ApiError("invalid_arguments", response_metadata={"messages": ["[ERROR] missing required field: view"]})
+    errors = validate_view(body)
+    if kind is not None and body.get("type") != kind:
+        errors.append(f"must be a {kind} view [json-pointer:/view/type]")
+    if any(error.startswith("view_too_large") for error in errors):
+        raise ApiError("view_too_large")
+    if errors:
+        raise ApiError(
+            "invalid_arguments", errors=errors, response_metadata={"messages": [f"[ERROR] {e}" for e in errors]}
+        )
+    return {**body, "blocks": named_blocks(body["blocks"])}
+
+
+def _new_hash(workspace: Workspace) -> str:
+    return f"{int(workspace.clock.now().timestamp())}.{secrets.token_hex(4)}"
+
+
+def _new_view(workspace: Workspace, user_id: str, body: Json, previous: View | None) -> View:
+    identifier = workspace.new_id("V0")
+    root = previous.root_id if previous else identifier
+    view = View(identifier, user_id, body, _new_hash(workspace), root, previous.id if previous else None)
+    workspace.views[view.id] = view
+    return view
+
+
+def open_view(workspace: Workspace, trigger_id: object, value: Any) -> View:
+    """Show a modal to the person whose trigger this is; a modal already open gives way to it."""
+    user_id = workspace.use_trigger(trigger_id)
+    body = checked_view(value, "modal")
+    view = _new_view(workspace, user_id, body, None)
+    workspace.stacks[user_id] = [view]
+    workspace.changed()
+    return view
+
+
+def push_view(workspace: Workspace, trigger_id: object, value: Any) -> View:
+    """Put a modal on top of the open ones, at most three."""
+    return push_for(workspace, workspace.use_trigger(trigger_id), checked_view(value, "modal"))
+
+
+def push_for(workspace: Workspace, user_id: str, body: Json) -> View:
+    """Put a checked modal on top of somebody's stack. Raises `ApiError`."""
+    stack = workspace.stacks.setdefault(user_id, [])
+    if not stack:
+        raise ApiError("not_found")
+    if len(stack) >= STACK_MAX:
+        raise ApiError("push_limit_reached")
+    view = _new_view(workspace, user_id, body, stack[-1])
+    stack.append(view)
+    workspace.changed()
+    return view
+
+
+def update_view(workspace: Workspace, view_id: object, external_id: object, value: Any, given_hash: object) -> View:
+    """Replace an open view. Raises `ApiError`: `not_found` once it is closed, `hash_conflict` when it has changed."""
+    view = open_views(workspace).get(view_id) if isinstance(view_id, str) else None
+    if view is None and isinstance(external_id, str) and external_id:
+        view = next((v for v in open_views(workspace).values() if v.body.get("external_id") == external_id), None)
+    if view is None:
+        raise ApiError("not_found")
+    if given_hash and given_hash != view.hash:
+        raise ApiError("hash_conflict")
+    return replace_body(workspace, view, checked_view(value, view.type))
+
+
+def replace_body(workspace: Workspace, view: View, body: Json) -> View:
+    """Give an open view a new, checked body; what people typed in inputs that stay is kept."""
+    kept = {str(block["block_id"]) for block in body["blocks"]}
+    view.body = body
+    view.hash = _new_hash(workspace)
+    view.version += 1
+    view.errors = {}
+    view.state = {block_id: value for block_id, value in view.state.items() if block_id in kept}
+    workspace.changed()
+    return view
+
+
+def publish_view(workspace: Workspace, user_id: object, value: Any, given_hash: object) -> View:
+    """Set somebody's home tab. Raises `ApiError`."""
+    if not workspace.manifest.home_tab:
+        raise ApiError("not_enabled")
+    if not isinstance(user_id, str) or user_id not in workspace.users:
+        raise ApiError("user_not_found")
+    body = checked_view(value, "home")
+    known = workspace.homes.get(user_id)
+    if known is None:
+        view = _new_view(workspace, user_id, body, None)
+        workspace.homes[user_id] = view
+        workspace.changed()
+        return view
+    if given_hash and given_hash != known.hash:
+        raise ApiError("hash_conflict")
+    return replace_body(workspace, known, body)
+
+
+def open_views(workspace: Workspace) -> dict[str, View]:
+    """Every modal on a screen and every home tab, by id."""
+    shown = [view for stack in workspace.stacks.values() for view in stack]
+    return {view.id: view for view in (*shown, *workspace.homes.values())}
+
+
+def close_view(workspace: Workspace, view: View, *, everything: bool = False) -> list[View]:
+    """Take a modal away, with `everything` the whole stack. Returns the views that were closed."""
+    stack = workspace.stacks.get(view.user, [])
+    gone = [v for v in stack if everything or v.id == view.id]
+    workspace.stacks[view.user] = [v for v in stack if v not in gone]
+    workspace.changed()
+    return gone

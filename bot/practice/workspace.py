@@ -1,0 +1,259 @@
+"""The state of one practice workspace, who is in it, and how things in it are found and named."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from bot.clock import SystemClock
+from bot.practice.faults import FaultPlan
+from bot.practice.limits import RateLimits
+from bot.practice.manifest import load_manifest
+from bot.practice.model import (
+    BOT_USER_ID,
+    PARTNER_TEAM_ID,
+    SLACKBOT_ID,
+    ApiError,
+    Channel,
+    Json,
+    Message,
+    Record,
+    ResponseUrl,
+    StoredFile,
+    Trigger,
+    User,
+    Usergroup,
+    View,
+)
+from bot.practice.signal import Signal
+from ledger.values import Clock
+
+ACK_LIMIT_S: Final = 3.0
+TRIGGER_TTL: Final = timedelta(seconds=3)
+LOG_KEPT: Final = 500
+
+PEOPLE: Final = (
+    ("U0ALICE", "alice", "Alice Moreau", "requester"),
+    ("U0BOB", "bob", "Bob Okafor", "approver"),
+    ("U0CAROL", "carol", "Carol Lindqvist", "second approver"),
+    ("U0DAVE", "dave", "Dave Petrov", "outsider"),
+)
+TravelHook = Callable[[float], Awaitable[None]]
+
+
+class Workspace:
+    """One workspace with one app installed in it.
+
+    `request_url` is where the app receives signed requests; None means that it connects by Socket Mode instead.
+    `manifest` is the app's manifest.yml; a file that does not exist yet grants everything. `strict_api` refuses
+    unknown arguments, wrong verbs and missing scopes; `strict_rates` refuses calls above the rate limits.
+    `signing_clock` stamps requests and is the machine's own by default, because the receiver compares with that.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        signing_secret: str,
+        bot_token: str,
+        app_token: str = "",
+        request_url: str | None = None,
+        manifest: Path | None = None,
+        signing_clock: Clock | None = None,
+        strict_api: bool = True,
+        strict_rates: bool = False,
+        ack_limit_s: float = ACK_LIMIT_S,
+    ) -> None:
+        self.clock = clock
+        self.signing_clock: Clock = signing_clock if signing_clock is not None else SystemClock()
+        self.signing_secret = signing_secret
+        self.bot_token = bot_token
+        self.app_token = app_token
+        self.request_url = request_url
+        self.manifest = load_manifest(manifest)
+        self.strict_api = strict_api
+        self.ack_limit_s = ack_limit_s
+        self.base_url = ""
+        self.limits = RateLimits(clock, strict=strict_rates)
+        self.faults = FaultPlan()
+        self.signal = Signal()
+        self.on_travel: list[TravelHook] = []
+        self.users: dict[str, User] = {}
+        self.channels: dict[str, Channel] = {}
+        self.usergroups: dict[str, Usergroup] = {}
+        self.messages: list[Message] = []
+        self.views: dict[str, View] = {}
+        self.stacks: dict[str, list[View]] = {}
+        self.homes: dict[str, View] = {}
+        self.files: dict[str, StoredFile] = {}
+        self.triggers: dict[str, Trigger] = {}
+        self.response_urls: dict[str, ResponseUrl] = {}
+        self.log: list[Record] = []
+        self._last_ts_us = 0
+        self._number = 0
+        self._seed()
+
+    def _seed(self) -> None:
+        for user_id, name, real_name, role in PEOPLE:
+            self.add_user(User(user_id, name, real_name, f"{name}@practice.example", role))
+        self.add_user(
+            User("U0ERIN", "erin", "Erin Novak", "erin@partner.example", "guest of a partner", PARTNER_TEAM_ID)
+        )
+        bot = self.manifest.bot_name
+        self.add_user(User(BOT_USER_ID, bot, self.manifest.name, "", is_bot=True))
+        self.add_user(User(SLACKBOT_ID, "slackbot", "Slackbot", "", is_bot=True))
+        everybody = {user_id for user_id, *_ in PEOPLE}
+        self.add_channel(
+            Channel("C0GPU", "gpu", everybody | {"U0ERIN", BOT_USER_ID}, topic="Ask for GPUs here: /gpu provision")
+        )
+        self.add_channel(Channel("C0GENERAL", "general", set(everybody), topic="The app is not a member here"))
+        for user_id, *_ in PEOPLE:
+            self.dm(user_id)
+        group = Usergroup("S0GPUAPPROVERS", "gpu-approvers", "GPU approvers", ["U0BOB", "U0CAROL"])
+        self.usergroups[group.id] = group
+
+    # ── change and time ──────────────────────────────────────────────────────────────────────────
+
+    def changed(self) -> None:
+        """Wake everybody who waits for a change: the driver, the page, the remote driver."""
+        self.signal.notify()
+
+    async def travel(self, seconds: float) -> None:
+        """Move the clock forward and tell whoever subscribed in `on_travel`. TypeError when the clock cannot move."""
+        move = getattr(self.clock, "travel", None)
+        if move is None:
+            raise TypeError("this workspace's clock cannot travel: build it with bot.clock.TravelClock")
+        move(seconds)
+        for hook in self.on_travel:
+            await hook(seconds)
+        self.changed()
+
+    def next_ts(self) -> str:
+        """A message's name: seconds with six decimals, unique and growing."""
+        now_us = int(self.clock.now().timestamp() * 1_000_000)
+        self._last_ts_us = max(now_us, self._last_ts_us + 1)
+        return f"{self._last_ts_us // 1_000_000}.{self._last_ts_us % 1_000_000:06d}"
+
+    def number(self) -> int:
+        """A number never given before."""
+        self._number += 1
+        return self._number
+
+    def new_id(self, prefix: str) -> str:
+        """An id in Slack's style: the prefix and ten upper-case characters."""
+        return f"{prefix}{self.number():02X}{secrets.token_hex(4).upper()}"
+
+    def record(self, kind: Any, name: str, request: Json, response: Json, status: int | None) -> None:
+        """Keep one line of the raw log; the oldest lines go when it is full."""
+        stamp = self.clock.now().isoformat()
+        self.log.append(Record(self.number(), stamp, kind, name, request, response, status))
+        del self.log[:-LOG_KEPT]
+        self.changed()
+
+    # ── people and places ────────────────────────────────────────────────────────────────────────
+
+    def add_user(self, user: User) -> User:
+        """Put somebody into the workspace."""
+        self.users[user.id] = user
+        return user
+
+    def add_channel(self, channel: Channel) -> Channel:
+        """Put a channel into the workspace."""
+        self.channels[channel.id] = channel
+        return channel
+
+    def user(self, who: str) -> User:
+        """By id, name or @name. LookupError names the people there are."""
+        bare = who.removeprefix("@")
+        for user in self.users.values():
+            if bare in {user.id, user.name}:
+                return user
+        known = ", ".join(sorted(u.name for u in self.users.values()))
+        raise LookupError(f"nobody is called {who!r} here; there are {known}")
+
+    def channel(self, which: str) -> Channel:
+        """By id, #name or name; a person's id or @name gives their messages with the app. LookupError if unknown."""
+        bare = which.removeprefix("#")
+        for channel in self.channels.values():
+            if bare in {channel.id, channel.name} and (not channel.is_im or bare == channel.id):
+                return channel
+        if which.startswith("@") or which in self.users:
+            return self.dm(self.user(which).id)
+        known = ", ".join(sorted(f"#{c.name}" for c in self.channels.values() if not c.is_im))
+        raise LookupError(f"no channel is called {which!r} here; there are {known}")
+
+    def dm(self, user_id: str) -> Channel:
+        """The direct messages between a person and the app, opened when they are not open yet."""
+        channel_id = f"D0{user_id.removeprefix('U0')}"
+        if channel_id not in self.channels:
+            self.add_channel(Channel(channel_id, "directmessage", {user_id, BOT_USER_ID}, dm_user=user_id))
+        return self.channels[channel_id]
+
+    def place_for_app(self, reference: object, *, posting: bool = False) -> Channel:
+        """The channel that the app means, as the Web API understands it. Raises `ApiError`."""
+        if not isinstance(reference, str) or not reference:
+            raise ApiError("channel_not_found")
+        bare = reference.removeprefix("#")
+        if reference in self.users:
+            channel: Channel | None = self.dm(reference)
+        else:
+            named = (c for c in self.channels.values() if c.name == bare and not c.is_im)
+            channel = self.channels.get(reference) or next(named, None)
+        if channel is None or (channel.is_private and BOT_USER_ID not in channel.members):
+            raise ApiError("channel_not_found")
+        if posting:
+            self._may_post(channel)
+        return channel
+
+    def _may_post(self, channel: Channel) -> None:
+        if channel.archived:
+            raise ApiError("is_archived")
+        if channel.is_im and not self.manifest.messages_tab:
+            raise ApiError("messages_tab_disabled")
+        scopes = self.manifest.scopes
+        uninvited = scopes is not None and "chat:write.public" in scopes
+        if BOT_USER_ID not in channel.members and not uninvited:
+            raise ApiError("not_in_channel")
+
+    # ── messages ─────────────────────────────────────────────────────────────────────────────────
+
+    def find_message(self, channel_id: str, ts: str) -> Message | None:
+        """The message of that name, also when it has been deleted."""
+        return next((m for m in self.messages if m.channel == channel_id and m.ts == ts), None)
+
+    def living(self, channel_id: str) -> Iterable[Message]:
+        """The messages of a channel that everybody sees, oldest first."""
+        return (m for m in self.messages if m.channel == channel_id and not m.deleted and m.ephemeral_to is None)
+
+    # ── rights that an interaction gives ─────────────────────────────────────────────────────────
+
+    def new_trigger(self, user_id: str) -> str:
+        """A trigger_id for `user_id`."""
+        trigger = Trigger(f"{self.number()}.{secrets.token_hex(12)}", user_id, self.clock.now())
+        self.triggers[trigger.id] = trigger
+        return trigger.id
+
+    def use_trigger(self, trigger_id: object) -> str:
+        """Spend a trigger_id; returns whose it is. Raises `ApiError` when it is unknown, old or spent."""
+        trigger = self.triggers.get(trigger_id) if isinstance(trigger_id, str) else None
+        if trigger is None:
+            raise ApiError("invalid_trigger_id")
+        if trigger.used:
+            raise ApiError("exchanged_trigger_id")
+        if self.clock.now() - trigger.at > TRIGGER_TTL:
+            raise ApiError("expired_trigger_id")
+        trigger.used = True
+        return trigger.user
+
+    def new_response_url(self, user_id: str, channel_id: str, message_ts: str | None = None) -> str:
+        """A response_url for one interaction; `message_ts` is the message it may replace."""
+        token = secrets.token_hex(16)
+        self.response_urls[token] = ResponseUrl(token, user_id, channel_id, self.clock.now(), message_ts)
+        return f"{self.base_url}/response/{token}"
+
+    def close(self) -> None:
+        """End the streams and waits; the workspace takes part in nothing any more."""
+        self.signal.close()

@@ -1,0 +1,265 @@
+"""Who may decide what: the plan that a request needs, and the verdict on one decision.
+
+Authorization is judged at the decision, from the policy and from facts fetched for it; never from who saw a button.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
+
+from bot.rules.policy import Policy
+from bot.rules.wording import Verdict, hours, read_amount, usd
+from ledger.states import RequestState
+from ledger.values import Actor, ActorKind, cents
+
+
+class Decision(StrEnum):
+    APPROVE = "approve"
+    REJECT = "reject"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPlan:
+    """How many approvers a spend needs and the rule that says so. `required` 0 is the policy's automatic approval."""
+
+    required: int
+    rule: str
+    confirm_amount: bool
+    needs_override: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """A request as it is when somebody decides.
+
+    `linked` are other identities of the requester (the person behind a REST key). `approvals` are the references of
+    those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
+    `worst_usd` belong to the option that is decided on; `cap_usd` is a limit that already holds. `decided_by` is how
+    doors name whoever closed it.
+    """
+
+    state: RequestState
+    requester: Actor
+    quote_version: int
+    expires_at: datetime
+    expected_usd: Decimal
+    worst_usd: Decimal
+    linked: tuple[Actor, ...] = ()
+    approvals: tuple[str, ...] = ()
+    chosen_offer_id: str | None = None
+    cap_usd: Decimal | None = None
+    decided_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderFacts:
+    """What was looked up about whoever decides. `known` is false when the look-up failed, which refuses."""
+
+    actor: Actor
+    team_ok: bool = True
+    is_bot: bool = False
+    is_deleted: bool = False
+    is_guest: bool = False
+    groups: tuple[str, ...] = ()
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionInput:
+    """What the decider said. `typed_amount` is what they typed in the dialog; None when no dialog was shown yet."""
+
+    decision: Decision
+    quote_version: int
+    offer_id: str | None = None
+    typed_amount: str | None = None
+    cap_usd: Decimal | None = None
+    reason: str = ""
+
+
+def plan(
+    policy: Policy,
+    worst_usd: Decimal,
+    expected_usd: Decimal,
+    hours_total: Decimal,
+    override_state: RequestState | None = None,
+) -> ApprovalPlan:
+    """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
+
+    Tiers look at the worst case; the typed amount at the expected total. What needs a typed amount, or more hours than
+    the cap, is never approved automatically.
+    """
+    confirm = expected_usd > policy.confirm_above_usd
+    over_hours = hours_total > policy.max_hours
+    needs_override = over_hours and override_state is not RequestState.APPROVED
+    two_above, auto_below = policy.two_approvers_above_usd, policy.auto_approve_below_usd
+    if two_above is not None and worst_usd > two_above:
+        required, rule = 2, f"Two approvers decide, because up to {usd(worst_usd)} is above {usd(two_above)}."
+    elif auto_below is not None and worst_usd < auto_below and not confirm and not over_hours:
+        required, rule = 0, f"Approved by policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
+    else:
+        required, rule = 1, "One approver decides, as for every spend."
+    if confirm:
+        rule += (
+            f" The amount is typed to confirm, because {usd(expected_usd)} is above {usd(policy.confirm_above_usd)}."
+        )
+    if needs_override:
+        rule += f" {hours(hours_total)} is above {hours(policy.max_hours)}, so an override is decided first."
+    return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
+
+
+def verdict(
+    policy: Policy,
+    approval_plan: ApprovalPlan,
+    what: DecisionInput,
+    request: RequestFacts,
+    decider: DeciderFacts,
+    now: datetime,
+) -> Verdict:
+    """Judge one decision. Allowed codes: `approved`, `first_of_two`, `rejected`, `cancelled`; all others refuse.
+
+    `amount_needed` asks the door for the dialog; nothing else about the decision was wrong.
+    """
+    refusal = _identity(policy, what.decision, request, decider) or _standing(what, request, now)
+    if refusal is None and what.decision is Decision.APPROVE:
+        return _approve(approval_plan, what, request, decider)
+    if refusal is None and what.decision is Decision.REJECT:
+        return _reject(policy, what)
+    return refusal or Verdict(True, "cancelled", "The request is cancelled.")
+
+
+def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
+    """Whether the policy lists this person, or a group they are in now, as an approver. `never_approve` wins."""
+    names = {decider.actor.ref}
+    if decider.actor.kind is ActorKind.SLACK:
+        names.add(decider.actor.id)
+    if names & set(policy.never_approve):
+        return False
+    listed = names & {*policy.approvers, *policy.may_approve_not_pinged}
+    return bool(listed) or bool(set(decider.groups) & set(policy.approver_groups))
+
+
+def is_requester(request: RequestFacts, actor: Actor) -> bool:
+    """Whether `actor` asked for it, under this or a linked identity."""
+    own = (request.requester, *request.linked)
+    return any((actor.kind, actor.id) == (one.kind, one.id) and _same_team(actor, one) for one in own)
+
+
+def _same_team(one: Actor, other: Actor) -> bool:
+    # A side that does not know its team is taken for the same person: that refuses more, never less.
+    return one.team == other.team or not (one.team and other.team)
+
+
+def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+    if not decider.known:
+        return _no("lookup_failed", "Slack did not say who you are, so nothing was decided; please try again.")
+    for holds, code, sentence in (
+        (decider.is_bot, "bot", "A bot cannot decide a request."),
+        (decider.is_deleted, "deleted", "A deactivated account cannot decide a request."),
+        (not decider.team_ok, "other_team", "Only members of this workspace can decide; you belong to another one."),
+        (decider.is_guest, "guest", "Guests cannot decide a request; ask a full member."),
+    ):
+        if holds:
+            return _no(code, sentence)
+    own = is_requester(request, decider.actor)
+    if decision is Decision.CANCEL and own:
+        return None
+    if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
+        return _no("slack_off", "Decisions in Slack are switched off; decide on the command line or over REST.")
+    if decision is Decision.CANCEL and not is_approver(policy, decider):
+        return _no("not_yours", "Only the requester or an approver can cancel this request.")
+    if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
+        hint = "cancel it instead" if decision is Decision.REJECT else "ask an approver"
+        return _no("requester", f"You asked for this, so somebody else decides it; {hint}.")
+    if decision is not Decision.CANCEL and not is_approver(policy, decider):
+        return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")
+    return None
+
+
+_CLOSED = {
+    RequestState.APPROVED: "This request was already approved",
+    RequestState.REJECTED: "This request was already rejected",
+    RequestState.CANCELLED: "This request was already cancelled",
+    RequestState.EXPIRED: "This request has expired",
+    RequestState.UNAVAILABLE: "This request found no offer",
+}
+
+
+def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
+    """Whether the request can still be decided. Cancelling is possible while it is quoted, and never out of date."""
+    if request.state in _CLOSED:
+        by = f" by {request.decided_by}" if request.decided_by else ""
+        return _no(f"already_{request.state}", f"{_CLOSED[request.state]}{by}.")
+    if what.decision is Decision.CANCEL:
+        return None
+    if request.state is not RequestState.PENDING:
+        return _no("quoting", "Offers are being quoted for this request; decide when they are shown.")
+    if now >= request.expires_at:
+        return _no("already_expired", "This request has expired; ask again for fresh offers.")
+    # A rejection is about the request itself, so it stands whatever the offers have become: a denial wins.
+    if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
+        return _no("quote_moved", "The offers of this request have changed; decide on the new ones.")
+    return None
+
+
+def _approve(needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts) -> Verdict:
+    if decider.actor.ref in request.approvals:
+        return _no("already_voted", "You have approved this already; it waits for a second approver.")
+    if needed.needs_override:
+        return _no("override_first", "The override for more hours must be decided first.")
+    if request.chosen_offer_id not in (None, what.offer_id):
+        sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
+        return _no("other_offer", sentence)
+    refusal = _cap(what.cap_usd, request)
+    if refusal is None and needed.confirm_amount:
+        refusal = _amount(what.typed_amount, request.expected_usd)
+    if refusal is not None:
+        return refusal
+    if len(request.approvals) + 1 < needed.required:
+        return Verdict(True, "first_of_two", "Your approval is recorded; a second approver decides.")
+    return Verdict(True, "approved", "The request is approved.")
+
+
+def _cap(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
+    if cap_usd is None:
+        return None
+    if not cap_usd.is_finite() or cap_usd <= 0:
+        return _no("bad_cap", "A limit must be an amount above zero, such as $50.")
+    if request.cap_usd is not None and cap_usd > request.cap_usd:
+        return _no("cap_raised", f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised.")
+    if cap_usd > request.worst_usd:
+        sentence = f"The limit can be lowered, not raised above the worst case of {usd(request.worst_usd)}."
+        return _no("cap_raised", sentence)
+    return None
+
+
+def _amount(typed: str | None, expected_usd: Decimal) -> Verdict | None:
+    shown = cents(expected_usd)
+    whole = expected_usd.quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    type_this = f"type {shown} or {whole}"
+    if typed is None or not typed.strip():
+        sentence = f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}."
+        return _no("amount_needed", sentence)
+    amount = read_amount(typed)
+    if amount not in (shown, whole):
+        said = "an amount that cannot be read" if amount is None else usd(amount)
+        sentence = f"You typed {said}, but the expected total is {usd(expected_usd)}; to confirm it, {type_this}."
+        return _no("amount_mismatch", sentence)
+    return None
+
+
+def _reject(policy: Policy, what: DecisionInput) -> Verdict:
+    reason = what.reason.strip()
+    if not reason:
+        return _no("reason_needed", "A rejection needs a reason, so that the requester knows what to change.")
+    if len(reason) > policy.max_reason_chars:
+        sentence = f"The reason has {len(reason)} characters; {policy.max_reason_chars} is the most."
+        return _no("reason_too_long", sentence)
+    return Verdict(True, "rejected", "The request is rejected.")
+
+
+def _no(code: str, sentence: str) -> Verdict:
+    return Verdict(False, code, sentence)

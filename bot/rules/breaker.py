@@ -1,0 +1,27 @@
+"""The circuit breaker of a sweep: a pass that would destroy or lose too much of a fleet does nothing and pages.
+
+After cluster-autoscaler, which halts when more than 45 % of its nodes are unready: a wrong key, a half-empty listing
+or a restored database look exactly like a fleet that vanished.
+"""
+
+from __future__ import annotations
+
+FLEET = 4
+FEWEST = 3
+DESTROY_SHARE = 0.20
+VANISH_SHARE = 0.50
+
+
+def trips(live: int, destroys: int, vanished: int) -> str | None:
+    """Why a pass over `live` running instances must stop, as a sentence; None when it may go on.
+
+    `destroys` counts what the pass would end unasked, `vanished` the live rows that the listing lacks unasked.
+    """
+    if live < FLEET:
+        return None
+    most = max(FEWEST, int(live * DESTROY_SHARE))
+    if destroys > most:
+        return f"One look at the cloud would end {destroys} instances, more than {most} of {live}: nothing was ended."
+    if vanished >= live * VANISH_SHARE:
+        return f"{vanished} of {live} running instances are missing from one listing: nothing was concluded from it."
+    return None

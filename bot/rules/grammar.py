@@ -1,0 +1,360 @@
+"""The `/gpu` language: `4xA100-80GB 6h max=$50 clouds=vast,runpod spot=no for="fine-tune"` and its subcommands.
+
+`parse` never raises: it answers a `Command`, or a `GrammarError` that points at the word and shows a correct example.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+
+from bot.rules.grammar_words import (
+    CLOUD_ALIASES,
+    DURATION,
+    KEYS,
+    SPOT_WORDS,
+    WORDS,
+    BadWord,
+    Fields,
+    near,
+    read_clouds,
+    read_gpus,
+    show,
+    unknown_gpu,
+)
+from bot.rules.job import JobArgs
+from bot.rules.policy import Policy
+from bot.rules.text import Token, UnclosedQuote, caret, clean, tokens
+from providers.gpu_data import CLOUDS
+from providers.gpus import lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What was asked. `args` is None for a job command without words, which opens the form.
+
+    `target` is the id of status, terminate and cancel, the topic of help, or the cloud of profile; `action` and
+    `text` belong to `key`.
+    """
+
+    name: str
+    args: JobArgs | None = None
+    target: str = ""
+    action: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarError:
+    """What was wrong with which word of `line`, and a correct example."""
+
+    word: str
+    position: int
+    message: str
+    example: str
+    line: str
+
+    code = "bad_word"
+
+    @property
+    def caret(self) -> str:
+        """The line with carets under the word, for a fixed-width font."""
+        return caret(self.line, self.position, len(self.word))
+
+    @property
+    def sentence(self) -> str:
+        """What was wrong and what a right one looks like, for doors that show one line."""
+        return f"{self.message} For example: {self.example}"
+
+
+class Shape(StrEnum):
+    JOB = "job"
+    ID = "id"
+    KEY = "key"
+    TOPIC = "topic"
+    CLOUD = "cloud"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """One row of the command table. A new command is a new row; a new shape is also a reader in `_READERS`."""
+
+    name: str
+    usage: str
+    doc: str
+    example: str
+    shape: Shape
+    aliases: tuple[str, ...] = ()
+    needs_hours: bool = False
+
+
+SUBCOMMANDS: tuple[Subcommand, ...] = (
+    Subcommand(
+        "provision",
+        "provision [WORDS]",
+        "Ask for GPUs. Without words a form opens.",
+        'provision 4xA100-80GB 6h max=$50 for="fine-tune"',
+        Shape.JOB,
+        ("rent", "request"),
+        needs_hours=True,
+    ),
+    Subcommand(
+        "inventory", "inventory [WORDS]", "What is for sale now.", "inventory 4090 region=US", Shape.JOB, ("offers",)
+    ),
+    Subcommand("list", "list", "Your open requests and running machines.", "list", Shape.NOTHING, ("ls",)),
+    Subcommand("status", "status ID", "One request or machine in detail.", "status 4k7m2p", Shape.ID),
+    Subcommand("terminate", "terminate ID", "End a machine.", "terminate 4k7m2p", Shape.ID, ("destroy", "kill")),
+    Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
+    Subcommand(
+        "key",
+        "key add PUBLIC-KEY, key list, key remove",
+        "The public SSH key that your machines get.",
+        "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqP8b2rH1 ada@laptop",
+        Shape.KEY,
+    ),
+    Subcommand("profile", "profile CLOUD", "What stops the meter at a cloud.", "profile runpod", Shape.CLOUD),
+    Subcommand("help", "help [COMMAND]", "This list, or one command in detail.", "help provision", Shape.TOPIC, ("?",)),
+)
+_BY_NAME: Mapping[str, Subcommand] = {name: sub for sub in SUBCOMMANDS for name in (sub.name, *sub.aliases)}
+
+#: Words that carry nothing, and makers' words that only mean something together with the next word.
+_FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
+_BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
+_UNITS = r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*"
+
+
+class _Wrong(Exception):
+    """Carries a word and a sentence up to `parse`."""
+
+    def __init__(self, token: Token, message: str) -> None:
+        super().__init__(message)
+        self.token = token
+        self.message = message
+
+
+def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
+    """Read what somebody typed after `/gpu`. Nothing typed is `help`."""
+    line = clean(text)
+    if "PRIVATE KEY" in line.upper():
+        # The line is not repeated: an answer may be seen by others, a private key by nobody.
+        message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
+        return GrammarError("key", 0, message, _BY_NAME["key"].example, "key add …")
+    sub = _BY_NAME["provision"]
+    try:
+        words = tokens(line)
+        if not words:
+            return Command("help")
+        sub = _subcommand(words[0])
+        return _READERS[sub.shape](sub, words[1:], line, policy or Policy())
+    except UnclosedQuote as error:
+        return GrammarError(line[error.position :], error.position, "This quote is not closed.", sub.example, line)
+    except _Wrong as error:
+        return GrammarError(error.token.raw, error.token.position, error.message, sub.example, line)
+
+
+def _subcommand(first: Token) -> Subcommand:
+    word = first.value.lower().lstrip("-/")
+    if word in _BY_NAME:
+        return _BY_NAME[word]
+    if re.sub(r"^\d+x", "", word) and lookup(re.sub(r"^\d+x", "", word)):
+        raise _Wrong(first, f"Begin with what to do: provision {show(first.value)}.")
+    known = ", ".join(sub.name for sub in SUBCOMMANDS)
+    raise _Wrong(first, f"{show(first.value)} is not a command; there are {known}.{near(word, _BY_NAME)}")
+
+
+# ── one reader per shape ─────────────────────────────────────────────────────────────────────────
+
+
+def _read_nothing(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+    if words:
+        raise _Wrong(words[0], f"{sub.name} takes no words after it.")
+    return Command(sub.name)
+
+
+def _read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+    if not words:
+        raise _Wrong(_end(line), f"{sub.name} needs the id that a list or a message shows.")
+    target = words[0].value.strip("`#")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.:-]{0,63}", target, re.ASCII):
+        raise _Wrong(words[0], f"{show(words[0].value)} is not an id; a list or a message shows it.")
+    if len(words) > 1:
+        raise _Wrong(words[1], f"{sub.name} takes one id and nothing after it.")
+    return Command(sub.name, target=target)
+
+
+def _read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+    if not words:
+        raise _Wrong(_end(line), "Say what to do with the key: add, list or remove.")
+    action = words[0].value.lower()
+    if action not in ("add", "list", "remove"):
+        raise _Wrong(words[0], f"{show(words[0].value)} cannot be done with a key; there are add, list and remove.")
+    rest = line[words[1].position :] if len(words) > 1 else ""
+    if action == "add" and not rest:
+        raise _Wrong(_end(line), "The public key is missing; it is the one line in a file that ends in .pub.")
+    if action == "list" and rest:
+        raise _Wrong(words[1], "key list takes no words after it.")
+    return Command(sub.name, action=action, text=rest.strip("`"))
+
+
+def _read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+    topic = words[0].value.lower() if words else ""
+    if topic and topic not in _BY_NAME:
+        raise _Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, _BY_NAME)}")
+    return Command(sub.name, target=_BY_NAME[topic].name if topic else "")
+
+
+def _read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    if len(words) != 1:
+        raise _Wrong(words[1] if words else _end(line), f"{sub.name} takes one cloud; there are {', '.join(CLOUDS)}.")
+    try:
+        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
+    except BadWord as error:
+        raise _Wrong(words[0], str(error)) from error
+    except ValueError as error:
+        raise _Wrong(words[0], f"{sub.name} takes one cloud at a time.") from error
+    return Command(sub.name, target=cloud)
+
+
+def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    if not words:
+        return Command(sub.name)
+    fields: Fields = {}
+    gpu_text = ""
+    for word in _joined(words):
+        try:
+            found, gpu_text = _word(word, gpu_text, fields, policy)
+        except BadWord as error:
+            raise _Wrong(word, str(error)) from error
+        for name, value in found.items():
+            if name in fields and name != "gpu_names":
+                raise _Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
+            fields[name] = value
+    args = JobArgs(**fields)
+    _complete(sub, args, line)
+    return Command(sub.name, args=args)
+
+
+def _complete(sub: Subcommand, args: JobArgs, line: str) -> None:
+    if not sub.needs_hours:
+        return
+    if not (args.gpu_names or args.memory_gb_min or args.memory_gb_max or args.offer_id):
+        raise _Wrong(_end(line), "Say which GPU: a name such as 4090, or memory=40GB+.")
+    if args.hours is None:
+        raise _Wrong(_end(line), "Say for how long, such as 6h or 90m.")
+
+
+_READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Command]] = {
+    Shape.JOB: _read_job,
+    Shape.ID: _read_id,
+    Shape.KEY: _read_key,
+    Shape.TOPIC: _read_topic,
+    Shape.CLOUD: _read_cloud,
+    Shape.NOTHING: _read_nothing,
+}
+
+
+def _end(line: str) -> Token:
+    return Token("", "", len(line))
+
+
+def _joined(words: list[Token]) -> Iterator[Token]:
+    """The words with `6 hours` and `2 x` put together, then `4xA100` taken apart into `4x` and `A100`."""
+    place = 0
+    while place < len(words):
+        word = words[place]
+        unit = words[place + 1] if place + 1 < len(words) else _end("")
+        place += 1
+        if re.fullmatch(r"\d+", word.raw) and not lookup(word.raw) and re.fullmatch(_UNITS, unit.raw, re.IGNORECASE):
+            gap = " " * (unit.position - word.position - len(word.raw))
+            word = Token(word.value + unit.value, word.raw + gap + unit.raw, word.position)
+            place += 1
+        counted = None if word.quoted else re.fullmatch(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", word.raw, re.IGNORECASE)
+        if counted is None:
+            yield word
+        else:
+            yield Token(counted[1], counted[1], word.position)
+            yield Token(counted[2], counted[2], word.position + counted.start(2))
+
+
+def _word(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[Fields, str]:
+    """What one word sets, and the GPU words so far, since `H100 SXM` are two words for one GPU."""
+    keyed = re.fullmatch(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", word.value, re.DOTALL)
+    if keyed is None:
+        return _bare(word, gpu_text, fields, policy)
+    key, operator, value = keyed[1].lower().replace("_", "-"), keyed[2], keyed[3].strip()
+    found = KEYS.get(key) or KEYS.get(key.replace("-", "_"))
+    if found is None:
+        known = ", ".join(each.key for each in WORDS)
+        raise BadWord(f"{show(keyed[1])} is not a word of this language; there are {known}.{near(key, KEYS)}")
+    if not value:
+        raise BadWord(f"{found.key}= needs a value; write {found.example}.")
+    if operator != "=" and found.key == "memory":
+        value = operator + value
+    elif operator != "=":
+        raise BadWord(f"{operator} works with memory only; write {found.example}.")
+    return found.read(value, policy), gpu_text
+
+
+def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[Fields, str]:
+    text = word.value
+    lowered = text.lower()
+    if word.quoted and " " in text:
+        return KEYS["for"].read(text, policy), gpu_text
+    for pattern, key in _BARE:
+        if re.fullmatch(pattern, lowered):
+            return KEYS[key].read(lowered.strip("x ") if key == "count" else text, policy), gpu_text
+    if lowered in ("spot", "interruptible", "on-demand", "ondemand"):
+        return {"spot": SPOT_WORDS[lowered]}, gpu_text
+    if all(part in CLOUD_ALIASES for part in lowered.split(",")):
+        return read_clouds(text, policy), gpu_text
+    together = lookup(f"{gpu_text} {text}") if gpu_text else ()
+    if together:
+        others = [name for name in fields.get("gpu_names", ()) if name not in lookup(gpu_text)]
+        return {"gpu_names": tuple(dict.fromkeys((*others, *together)))}, f"{gpu_text} {text}"
+    if lowered in _BRANDS:
+        return {}, text if lookup(gpu_text) else f"{gpu_text} {text}".strip()
+    if lowered in _FILLERS:
+        return {}, gpu_text
+    if all(lookup(part) for part in text.split(",")):
+        names = (*fields.get("gpu_names", ()), *read_gpus(text, policy)["gpu_names"])
+        return {"gpu_names": tuple(dict.fromkeys(names))}, text
+    raise BadWord(_unknown(text))
+
+
+#: What a bare word looks like → the key that reads it.
+_BARE = (
+    (DURATION, "hours"),
+    (r"-?\$.*/h(?:r|our)?", "price"),
+    (r"-?\$.*|.*\d(?:usd|\$)", "max"),
+    (r"\d{1,4}(?:gb|g)\+?|\d{1,4}(?:gb|g)?-\d{1,4}gb?", "memory"),
+    (r"-?\d+(?:-\d+)?\s*x|x\d+", "count"),
+    (r"[a-z]+:\S+", "offer"),
+)
+
+
+def _unknown(text: str) -> str:
+    lowered = text.lower()
+    if lowered in KEYS:
+        return f"{show(text)} needs a value; write {KEYS[lowered].example}."
+    if re.fullmatch(r"-?\d{1,3}|-?\d+\.\d+", text):
+        return f"{show(text)} could be anything; write GPUs as 4xA100, hours as 6h and money as $50."
+    if re.search(r"\d", text):
+        return unknown_gpu(text)
+    others = get_close_matches(lowered[:40], (*KEYS, *CLOUD_ALIASES, "spot", "on-demand"), n=1)
+    hint = f" Did you mean {others[0]}?" if others else ' A reason is written as for="fine-tune".'
+    return f"{show(text)} is not understood.{hint}"
+
+
+def reference() -> str:
+    """The grammar as Markdown tables, made from the tables above."""
+    lines = ["| command | what it does | example |", "|---|---|---|"]
+    lines += [f"| `/gpu {sub.usage}` | {sub.doc} | `/gpu {sub.example}` |" for sub in SUBCOMMANDS]
+    lines += ["", "| word | value | meaning | example | also |", "|---|---|---|---|---|"]
+    for word in WORDS:
+        also = ", ".join(f"`{alias}=`" for alias in word.aliases)
+        lines.append(f"| `{word.key}=` | {word.value} | {word.doc} | `{word.example}` | {also} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,60 @@
+"""How a cloud's clock becomes money: whole hours as they complete, and one last piece when the end is known.
+
+The sum of all pieces equals what the cloud bills for the whole time: rate × duration, rounded up to its quantum and at
+least its minimum. Source of the rules: each adapter's `BillingRule`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
+
+from providers.base import BillingRule
+
+HOUR_S = 3600
+_MICRO = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One accrual: `suffix` makes its ledger key unique within (instance, component); `until` is what it covers."""
+
+    suffix: str
+    amount_usd: Decimal
+    until: datetime
+
+
+def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool) -> list[Piece]:
+    """The accruals due for [start, until). Without `final` only completed hours; with it, the rest as one piece."""
+    seconds = max(Decimal(0), Decimal(str((until - start) / timedelta(seconds=1))))
+    whole = int(seconds // HOUR_S)
+    hourly = _round(rate_usd_h)
+    found = [
+        Piece(f"h{hour}", hourly, start + timedelta(seconds=HOUR_S * (hour + 1))) for hour in range(whole) if hourly > 0
+    ]
+    if final:
+        rest = amount(seconds, rate_usd_h, rule) - hourly * whole
+        if rest > 0:
+            found.append(Piece("final", rest, until))
+    return found
+
+
+def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
+    """Dollars for a duration at a rate, by the cloud's quantum and minimum. Nothing used costs nothing."""
+    if seconds <= 0:
+        return Decimal(0)
+    quanta = (seconds / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
+    billed = max(quanta * rule.quantum_s, Decimal(rule.minimum_s))
+    return _round(rate_usd_h * billed / HOUR_S)
+
+
+def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
+    """What has been used since `start`, the running hour included; for showing, never for booking."""
+    if start is None:
+        return Decimal(0)
+    return amount(Decimal(str((now - start) / timedelta(seconds=1))), rate_usd_h, rule)
+
+
+def _round(value: Decimal) -> Decimal:
+    return value.quantize(_MICRO, rounding=ROUND_HALF_UP)

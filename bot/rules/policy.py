@@ -1,0 +1,285 @@
+"""The team's policy and the service's timing, as data with documented defaults. A docs page is generated from here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from decimal import Decimal
+from types import MappingProxyType
+
+from ledger.values import AbsenceRule
+
+
+def _frozen(**items: object) -> Mapping[str, object]:
+    return MappingProxyType(dict(items))
+
+
+def _doc(text: str, *, floor: float | None = None) -> Mapping[str, object]:
+    return _frozen(doc=text) if floor is None else _frozen(doc=text, floor=floor)
+
+
+def _default_disks() -> Mapping[str, int]:
+    return MappingProxyType({"default": 50, "moe": 64})
+
+
+def _default_images() -> Mapping[str, str]:
+    return MappingProxyType(
+        {
+            "default": "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel",
+            "vast": "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel",
+            "runpod": "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404",
+        }
+    )
+
+
+def _image_capabilities() -> Mapping[str, str]:
+    # CUDA 12.8 is the first with kernels for Blackwell (10.0 and 12.0); the builds against it leave old GPUs out.
+    return MappingProxyType(
+        {
+            "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel": "5.0-9.0",
+            "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel": "7.5-12.0",
+            "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404": "7.0-12.0",
+        }
+    )
+
+
+#: The least and greatest compute capability of an image; None where nobody said.
+Supported = tuple[Decimal, Decimal] | None
+
+
+def read_range(text: str) -> Supported:
+    """The least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
+    found = re.fullmatch(r"(\d{1,2}\.\d)-(\d{1,2}\.\d)", text)
+    return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a team allows. Amounts are dollars, times are seconds unless the name says hours."""
+
+    approvers: tuple[str, ...] = field(
+        default=(),
+        metadata=_doc("Slack user ids (U…) or actor references (operator:ada) who may decide and are told."),
+    )
+    approver_groups: tuple[str, ...] = field(
+        default=(), metadata=_doc("Slack user groups (S…); whoever is a member at the click may decide.")
+    )
+    may_approve_not_pinged: tuple[str, ...] = field(
+        default=(), metadata=_doc("May decide like an approver, but requests do not mention them.")
+    )
+    never_approve: tuple[str, ...] = field(
+        default=(), metadata=_doc("May never decide, whatever list or group they are in: a denial wins.")
+    )
+    allow_self_approval: bool = field(
+        default=False, metadata=_doc("An approver may approve what they asked for themselves.")
+    )
+    allow_slack_decisions: bool = field(
+        default=True,
+        metadata=_doc("Off: Slack only notifies; decisions are made over REST or on the command line."),
+    )
+    auto_approve_below_usd: Decimal | None = field(
+        default=None, metadata=_doc("A worst case below this needs no click. None: every spend is decided by a person.")
+    )
+    two_approvers_above_usd: Decimal | None = field(
+        default=None, metadata=_doc("A worst case above this needs two different approvers. None: one is enough.")
+    )
+    confirm_above_usd: Decimal = field(
+        default=Decimal(100), metadata=_doc("An expected total above this makes the approver type the amount.")
+    )
+    max_hours: Decimal = field(
+        default=Decimal(12), metadata=_doc("Longest time in all without an override with its own approval.")
+    )
+    max_hours_ever: Decimal = field(
+        default=Decimal(720), metadata=_doc("Longest time in all that can be asked for, even with an override.")
+    )
+    price_tolerance: Decimal = field(
+        default=Decimal("1.10"), metadata=_doc("An approval covers the quoted price per hour times this.")
+    )
+    request_ttl_s: int = field(default=7200, metadata=_doc("A request that nobody decides expires after this."))
+    quote_ttl_s: int = field(default=900, metadata=_doc("A quote older than this is quoted again before a create."))
+    remind_after_s: int = field(
+        default=900, metadata=_doc("First reminder of an undecided request; the pause doubles after each.")
+    )
+    failover: bool = field(
+        default=True, metadata=_doc("After a definite no, the next option of the same message is tried inside the cap.")
+    )
+    replacements: int = field(
+        default=1, metadata=_doc("How many lost instances one approval replaces from its remaining cap and hours.")
+    )
+    warn_before_end_s: int = field(default=600, metadata=_doc("The owner is told this long before the approved end."))
+    max_gpus: int = field(default=16, metadata=_doc("Most GPUs in one request."))
+    max_open_requests_per_user: int = field(
+        default=5, metadata=_doc("Most undecided requests that one person may have open.")
+    )
+    max_reason_chars: int = field(default=500, metadata=_doc("Longest reason of a request or of a rejection."))
+    min_disk_gb: Mapping[str, int] = field(
+        default_factory=_default_disks, metadata=_doc("Smallest disk per workload; `default` is for all others.")
+    )
+    default_image: Mapping[str, str] = field(
+        default_factory=_default_images,
+        metadata=_doc("Image per `cloud/stack`, per `cloud`, or `default`; the first of these that exists is used."),
+    )
+    image_capabilities: Mapping[str, str] = field(
+        default_factory=_image_capabilities,
+        metadata=_doc(
+            "Least and greatest CUDA compute capability per image. A GPU outside it is not offered with that image; "
+            "images that are not named here run everywhere."
+        ),
+    )
+    blocked_hosts: tuple[str, ...] = field(
+        default=(), metadata=_doc("Hosts or machines that are never offered, as cloud:id.")
+    )
+    blocked_countries: tuple[str, ...] = field(
+        default=(), metadata=_doc("Countries that are never offered: two letters, or EU for all of its members.")
+    )
+    blocked_gpus: tuple[str, ...] = field(
+        default=(), metadata=_doc("Canonical GPU names that are never offered, such as those a stack does not support.")
+    )
+    options_shown: int = field(default=5, metadata=_doc("How many ranked options a request shows."))
+    retry_buffer: Decimal = field(
+        default=Decimal("0.10"),
+        metadata=_doc("Share of the compute cost that an estimate keeps for retries."),
+    )
+    egress_gb: Decimal = field(default=Decimal(10), metadata=_doc("Data sent out per run that an estimate assumes."))
+    ingress_gb: Decimal = field(
+        default=Decimal(20), metadata=_doc("Data fetched per run, the image included, that an estimate assumes.")
+    )
+    assumed_reliability: Decimal = field(
+        default=Decimal("0.95"), metadata=_doc("Reliability of a host whose cloud reports none.")
+    )
+    assumed_datacenter_reliability: Decimal = field(
+        default=Decimal("0.99"), metadata=_doc("The same for an offer that the cloud says is in a data center.")
+    )
+    spot_interruption: Decimal = field(
+        default=Decimal("0.15"), metadata=_doc("Chance that a spot instance is taken back, on top of its host's own.")
+    )
+    project: str = field(default="gpu", metadata=_doc("The word for {project} in the names of instances."))
+    name_template: str = field(
+        default="{project}-{model}-{count}x{gpu}",
+        metadata=_doc("Human part of an instance's name: {project}, {model}, {count} and {gpu}."),
+    )
+
+    def validated(self) -> Policy:
+        """This policy, or ValueError with one sentence that names the setting and what a right value looks like."""
+        shares = (self.assumed_reliability, self.assumed_datacenter_reliability, self.spot_interruption)
+        rules = (
+            (self.price_tolerance >= 1, "price_tolerance must be at least 1, for example 1.10"),
+            (0 < self.max_hours <= self.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"),
+            (self.confirm_above_usd >= 0, "confirm_above_usd must not be negative"),
+            (self.retry_buffer >= 0, "retry_buffer must not be negative, for example 0.10"),
+            (self.egress_gb >= 0 and self.ingress_gb >= 0, "egress_gb and ingress_gb must not be negative"),
+            (all(0 <= share <= 1 for share in shares), "a reliability or interruption must lie between 0 and 1"),
+            (self.request_ttl_s > 0 and self.quote_ttl_s > 0, "request_ttl_s and quote_ttl_s must be above 0 seconds"),
+            (self.remind_after_s > 0, "remind_after_s must be above 0 seconds"),
+            (self.warn_before_end_s >= 0, "warn_before_end_s must not be negative"),
+            (self.replacements >= 0, "replacements must not be negative"),
+            (self.max_gpus > 0 and self.options_shown > 0, "max_gpus and options_shown must be at least 1"),
+            (self.max_open_requests_per_user > 0, "max_open_requests_per_user must be at least 1"),
+            (self.max_reason_chars > 0, "max_reason_chars must be at least 1"),
+            ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
+            ("default" in self.default_image, "default_image needs an entry `default`"),
+            (
+                all(read_range(text) for text in self.image_capabilities.values()),
+                "image_capabilities needs a range for each image, for example 5.0-9.0",
+            ),
+            (
+                all(re.fullmatch(r"[a-z]+:\S+", host) for host in self.blocked_hosts),
+                "blocked_hosts needs the cloud and the id of each host, for example vast:51234",
+            ),
+            (
+                all(re.fullmatch(r"[A-Za-z]{2}", country) for country in self.blocked_countries),
+                "blocked_countries needs two letters for each, for example CN",
+            ),
+        )
+        for holds, sentence in rules:
+            if not holds:
+                raise ValueError(f"The policy is not usable: {sentence}.")
+        return self
+
+    def disk_gb(self, workload: str, asked_gb: int | None) -> int:
+        """GB of disk to rent: what was asked, at least the minimum for that workload."""
+        least = self.min_disk_gb.get(workload.lower(), self.min_disk_gb["default"])
+        return max(least, asked_gb or 0)
+
+    def image(self, cloud: str, stack: str = "") -> str:
+        """The image for `cloud` and `stack` when the request names none."""
+        keys = (f"{cloud}/{stack}", cloud, "default")
+        return next(self.default_image[key] for key in keys if key in self.default_image)
+
+    def capabilities_of(self, image: str) -> Supported:
+        """The compute capabilities that an image has code for. What nobody said is not held against an offer."""
+        return read_range(self.image_capabilities.get(image, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How often the service looks and how long it waits. In production no value may be below its floor."""
+
+    tick_s: float = field(default=1.0, metadata=_doc("Pause between two looks for rows that are due.", floor=0.2))
+    sweep_s: float = field(default=30.0, metadata=_doc("Pause between two complete listings of one cloud.", floor=10))
+    label_search_s: float = field(
+        default=15.0, metadata=_doc("Pause between two searches for the label of an unclear create.", floor=10)
+    )
+    quarantine_floor_s: float = field(
+        default=300.0,
+        metadata=_doc("Least time an unclear create is searched for; a cloud that lags more gets longer.", floor=300),
+    )
+    absence_count: int = field(
+        default=3, metadata=_doc("Complete listings without the instance that prove its end.", floor=3)
+    )
+    absence_apart_s: float = field(default=10.0, metadata=_doc("Least time between two of those listings.", floor=10))
+    absence_over_s: float = field(default=60.0, metadata=_doc("Least time from the first to the last.", floor=60))
+    stray_apart_s: float = field(
+        default=30.0, metadata=_doc("Time between the two sightings after which a stray is ended.", floor=30)
+    )
+    boot_deadline_s: float = field(
+        default=900.0,
+        metadata=_doc("An instance not ready by then is ended; a cloud may say longer.", floor=300),
+    )
+    create_timeout_s: float = field(
+        default=120.0,
+        metadata=_doc("A create that has no outcome after this is unclear, and its label is searched for.", floor=100),
+    )
+    boot_poll_s: float = field(default=5.0, metadata=_doc("Pause between two looks at a booting instance.", floor=2))
+    reach_timeout_s: float = field(
+        default=5.0, metadata=_doc("How long one attempt to reach the SSH port may take.", floor=2)
+    )
+    offers_timeout_s: float = field(
+        default=10.0, metadata=_doc("How long a search waits for the slowest cloud.", floor=2)
+    )
+    terminate_retry_s: float = field(
+        default=5.0, metadata=_doc("First pause before a termination is ordered again; it doubles.", floor=2)
+    )
+    terminate_retry_max_s: float = field(default=60.0, metadata=_doc("Longest such pause.", floor=10))
+    terminate_page_s: float = field(
+        default=600.0, metadata=_doc("A termination unproved for this long pages the operators.", floor=60)
+    )
+    recovery_page_s: float = field(
+        default=1800.0, metadata=_doc("Pause between two pages while an instance without a row waits.", floor=60)
+    )
+    claim_ttl_s: float = field(
+        default=60.0, metadata=_doc("After this the row of a worker that died is taken over.", floor=30)
+    )
+    outbox_retry_s: float = field(default=2.0, metadata=_doc("First pause before a message is sent again.", floor=1))
+    outbox_retry_max_s: float = field(default=300.0, metadata=_doc("Longest such pause.", floor=30))
+
+    @property
+    def absence_rule(self) -> AbsenceRule:
+        """The proof of an end, in the ledger's own type."""
+        apart, over = timedelta(seconds=self.absence_apart_s), timedelta(seconds=self.absence_over_s)
+        return AbsenceRule(count=self.absence_count, apart=apart, over=over)
+
+    def validated(self, *, practice: bool = False) -> Timing:
+        """This timing, or ValueError when a value is below its floor. A practice workspace only needs them above 0."""
+        for item in fields(self):
+            # Written as `not above`, so that a NaN is refused as well.
+            value, floor = getattr(self, item.name), item.metadata["floor"]
+            if practice and not value > 0:
+                raise ValueError(f"{item.name} is {value:g}, but must be above 0.")
+            if not practice and not value >= floor:
+                raise ValueError(
+                    f"{item.name} is {value:g}, but {floor:g} is the least that is safe outside a practice workspace."
+                )
+        return self

@@ -1,0 +1,78 @@
+"""Text that people type: made safe and even, and cut into words that know where they stood."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+
+_QUOTES = str.maketrans(
+    {**dict.fromkeys("“”„‟«»″", '"'), **dict.fromkeys("‘’‚‛′", "'"), "≥": ">=", "≤": "<=", "×": "x", "−": "-"}
+)
+_ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One word of a line: its value without quotes, the text as it stands there, and its position."""
+
+    value: str
+    raw: str
+    position: int
+    quoted: bool = False
+
+
+class UnclosedQuote(ValueError):
+    """A quote that never ends; `position` is where it begins in the line."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__("a quote is not closed")
+        self.position = position
+
+
+def clean(text: str) -> str:
+    """One safe line: control, bidirectional and invisible characters removed, spaces evened, Slack's escapes undone.
+
+    Curly quotes, which Slack and phones insert, become straight ones.
+    """
+    undone = re.sub("&(?:lt|gt|amp);", lambda match: _ESCAPES[match[0]], text)
+    spaced = "".join(" " if char.isspace() else char for char in undone.translate(_QUOTES))
+    # Cc control, Cf format (bidi, zero width), Cs lone surrogates, Co private use, Cn unassigned.
+    kept = "".join(char for char in spaced if not unicodedata.category(char).startswith("C"))
+    return re.sub(" +", " ", kept).strip()
+
+
+def tokens(line: str) -> list[Token]:
+    """The words of a cleaned line. A quote opens a value only where a word or its value begins, so `it's` is a word.
+
+    Raises `UnclosedQuote`.
+    """
+    words: list[Token] = []
+    place = 0
+    while place < len(line):
+        if line[place] == " ":
+            place += 1
+            continue
+        start, value, quoted = place, "", False
+        while place < len(line) and line[place] != " ":
+            opens = place == start or line[place - 1] in "=<>"
+            if line[place] in "\"'" and opens:
+                end = line.find(line[place], place + 1)
+                if end < 0:
+                    raise UnclosedQuote(place)
+                value, place, quoted = value + line[place + 1 : end], end + 1, True
+            else:
+                value, place = value + line[place], place + 1
+        words.append(Token(value, line[start:place], start, quoted))
+    return words
+
+
+def caret(line: str, position: int, length: int, width: int = 72) -> str:
+    """Two lines for a fixed-width font: a window of `line` around the word, and carets under it."""
+    before = max(0, min(position, len(line)) - width // 2)
+    window = line[before : before + width]
+    lead = "…" if before else ""
+    tail = "…" if before + width < len(line) else ""
+    under = " " * (position - before + len(lead)) + "^" * max(1, min(length, before + width - position))
+    # A backtick would end the code block in which doors show this.
+    return f"{lead}{window}{tail}".replace("`", "'") + "\n" + under

@@ -1,0 +1,68 @@
+"""How amounts, rates and times read in every sentence, and the shape that every verdict shares."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+
+_LARGEST = Decimal(10) ** 12
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A rule's answer: may it happen, a stable `code` for machines, one `sentence` that every door shows as it is."""
+
+    allowed: bool
+    code: str
+    sentence: str
+
+
+def usd(amount_usd: Decimal) -> str:
+    """Dollars as people read them: `$1,234.50`, `-$3.00`, and `<$0.01` for less than half a cent."""
+    if 0 < amount_usd < Decimal("0.005"):
+        return "<$0.01"
+    rounded = _rounded(amount_usd, Decimal("0.01"))
+    return f"-${-rounded:,.2f}" if rounded < 0 else f"${rounded:,.2f}"
+
+
+def rate(price_usd_h: Decimal) -> str:
+    """Dollars per hour: cents above one dollar (`$12.40/h`), a tenth of a cent below it (`$0.368/h`)."""
+    places = Decimal("0.01") if price_usd_h >= 1 else Decimal("0.001")
+    return f"${_rounded(price_usd_h, places):,f}/h"
+
+
+def rates(one_usd_h: Decimal, other_usd_h: Decimal) -> tuple[str, str]:
+    """Two rates for one sentence, exact to the micro-dollar where rounding would make them look the same."""
+    if one_usd_h == other_usd_h or rate(one_usd_h) != rate(other_usd_h):
+        return rate(one_usd_h), rate(other_usd_h)
+    micro = Decimal("0.000001")
+    return f"${_rounded(one_usd_h, micro):,f}/h", f"${_rounded(other_usd_h, micro):,f}/h"
+
+
+def hours(amount: Decimal) -> str:
+    """A time in hours or minutes: `1 hour`, `6 hours`, `1.5 hours`, `45 minutes`."""
+    if 0 < amount < 1:
+        return plural(_rounded(amount * 60, Decimal(1)), "minute")
+    return plural(_rounded(amount, Decimal("0.01")), "hour")
+
+
+def _rounded(amount: Decimal, places: Decimal) -> Decimal:
+    # What nobody means is shown as a bound: Decimal refuses to round numbers of more than 28 digits.
+    bound = min(max(amount, -_LARGEST), _LARGEST)
+    return bound.quantize(places, rounding=ROUND_HALF_UP)
+
+
+def plural(count: Decimal | int, noun: str) -> str:
+    """`1 hour`, `2 hours`; trailing zeros of a decimal are dropped and thousands are separated."""
+    text = f"{count:,f}" if isinstance(count, Decimal) else f"{count:,}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{text} {noun}" if count == 1 else f"{text} {noun}s"
+
+
+def read_amount(typed: str) -> Decimal | None:
+    """Dollars that a person typed (`123.45`, `$1,234`, `123.45 USD`); None when it is not one amount."""
+    bare = re.sub(r"(?i)^\s*(?:us)?\$?\s*|\s*(?:usd|dollars?)?\s*$", "", typed)
+    if not re.fullmatch(r"[0-9]{1,3}(,[0-9]{3}){1,3}(\.[0-9]{1,6})?|[0-9]{1,12}(\.[0-9]{1,6})?", bare):
+        return None
+    return Decimal(bare.replace(",", ""))

@@ -1,0 +1,237 @@
+"""Decisions: judged when they are made, recorded once, and turned into spend authority in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, plan, verdict
+from bot.rules.policy import Policy
+from bot.rules.spend import price_cap, total_cap
+from bot.rules.wording import Verdict, read_amount
+from bot.services import asking, granting
+from bot.services.commands import Cancel, Decide, Reply
+from bot.services.context import Context
+from ledger.events import record
+from ledger.lookups import Ask, ask_by_token, ask_of_request
+from ledger.models import Approval, Request
+from ledger.moves import StaleMove, move
+from ledger.reads import resolve
+from ledger.states import RequestState
+from ledger.values import Actor, JobRequest, new_id
+from ledger.writes import Tx, amend
+
+OVERRIDE = "override_12h"
+REJECTABLE = frozenset({RequestState.PENDING})
+CANCELLABLE = frozenset({RequestState.PENDING, RequestState.QUOTING})
+UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
+
+
+async def decide(ctx: Context, command: Decide) -> Reply:
+    """Judge a click and, if it may, record it. One outcome per request, however many decide at once.
+
+    Codes of success: `approved`, `first_of_two`, `rejected`, `cancelled`. `amount_needed` asks for the dialog.
+    """
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            ask = await ask_by_token(tx, command.token)
+            if ask is None:
+                return UNKNOWN_BUTTON
+            judged = _judged(ctx, ask, command, now)
+            if judged.allowed:
+                await _apply(ctx, tx, ask, command, judged, now)
+    except StaleMove:
+        return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
+    if judged.allowed:
+        ctx.hints.instances.set()
+        ctx.hints.outbox.set()
+    return _reply(ask, judged)
+
+
+async def preview(ctx: Context, command: Decide) -> Reply:
+    """The same judgement without any effect: what a door asks before it opens a dialog."""
+    async with ctx.db.read() as tx:
+        ask = await ask_by_token(tx, command.token)
+    if ask is None:
+        return UNKNOWN_BUTTON
+    return _reply(ask, _judged(ctx, ask, command, ctx.clock.now()))
+
+
+async def cancel(ctx: Context, command: Cancel) -> Reply:
+    """Withdraw a request that is named by its id, by its requester or by an approver."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            request, _ = await resolve(tx, command.request)
+            ask = await ask_of_request(tx, request.id)
+            asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
+            judged = _judge(ctx.policy, ask, asked, now, Decision.CANCEL)
+            if judged.allowed:
+                await _close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    except StaleMove:
+        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+    ctx.hints.outbox.set()
+    return _reply(ask, judged)
+
+
+def _reply(ask: Ask, judged: Verdict) -> Reply:
+    data: dict[str, object] = {"request_id": ask.request.id}
+    if ask.option is not None:
+        data |= {
+            "offer_id": ask.option.offer_id,
+            "expected_usd": ask.option.expected_usd,
+            "worst_usd": ask.option.worst_usd,
+            "price_usd_h": ask.option.price_usd_h,
+        }
+    return Reply(judged.allowed, judged.code, judged.sentence, data)
+
+
+def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime) -> Verdict:
+    """The rules' verdict, and that the cloud of an approved option can still be used."""
+    judged = _judge(ctx.policy, ask, command, now)
+    if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
+        sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
+        return Verdict(False, "cloud_gone", sentence)
+    return judged
+
+
+def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: Decision | None = None) -> Verdict:
+    request = ask.request
+    job = JobRequest.from_json(request.job)
+    decided = decision or Decision(ask.action)
+    facts = RequestFacts(
+        state=request.state,
+        requester=Actor.from_ref(request.requester),
+        quote_version=request.quote_version,
+        expires_at=request.expires_at,
+        expected_usd=ask.option.expected_usd if ask.option else Decimal(0),
+        worst_usd=ask.option.worst_usd if ask.option else Decimal(0),
+        approvals=tuple(vote.approver for vote in ask.votes),
+        chosen_offer_id=ask.chosen.offer_id if ask.chosen else None,
+        cap_usd=min((vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None), default=None),
+        decided_by=request.decided_by or "",
+    )
+    what = DecisionInput(
+        decision=decided,
+        quote_version=ask.version,
+        offer_id=ask.option.offer_id if ask.option else None,
+        typed_amount=command.typed_amount,
+        cap_usd=command.cap_usd,
+        reason=command.reason,
+    )
+    if request.kind == OVERRIDE:
+        # More than twelve hours is never one person's own decision, whatever else the policy allows.
+        strict = replace(policy, allow_self_approval=False)
+        return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
+    override = ask.override.state if ask.override else None
+    needed = plan(policy, facts.worst_usd, facts.expected_usd, job.hours, override)
+    needed = replace(needed, required=max(needed.required, request.required_approvals))
+    return verdict(policy, needed, what, facts, command.decider, now)
+
+
+async def _apply(ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime) -> None:
+    actor = command.decider.actor
+    if judged.code == "rejected":
+        if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
+            _vote(tx, ask, command, "reject", now)
+        await _close(tx, ask, RequestState.REJECTED, actor, command.reason, now)
+    elif judged.code == "cancelled":
+        await _close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
+    else:
+        approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command))
+        await tx.flush()
+        if judged.code == "first_of_two":
+            await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
+            record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.vote", reason=judged.sentence)
+            await asking.show_again(tx, ask.request, now)
+            return
+        await _approve(ctx, tx, ask, approval, actor, now)
+
+
+def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
+    """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
+    if ask.option is None:
+        return None
+    job = JobRequest.from_json(ask.request.job)
+    limits = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
+    limits += [command.cap_usd] if command.cap_usd is not None else []
+    total = total_cap(ask.option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=min(limits, default=None))
+    return price_cap(ask.option.price_usd_h, policy), total
+
+
+def _vote(
+    tx: Tx, ask: Ask, command: Decide, decision: str, now: datetime, cover: tuple[Decimal, Decimal] | None = None
+) -> Approval:
+    approval = Approval(
+        id=new_id("apr", now),
+        request_id=ask.request.id,
+        quote_version=ask.request.quote_version,
+        approver=command.decider.actor.ref,
+        decision=decision,
+        option_id=ask.option.id if ask.option else None,
+        price_cap_usd_h=cover[0] if cover else None,
+        total_cap_usd=cover[1] if cover else None,
+        hours=ask.request.job["hours"],
+        confirmed_usd=read_amount(command.typed_amount) if command.typed_amount else None,
+        reason=command.reason,
+        rule=ask.request.rule,
+        at=now,
+    )
+    tx.add(approval)
+    return approval
+
+
+async def _close(tx: Tx, ask: Ask, to: RequestState, actor: Actor, reason: str, now: datetime) -> None:
+    sentence = reason.strip()
+    await move(
+        tx,
+        Request,
+        ask.request.id,
+        to,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        only_from=frozenset(
+            {RequestState.PENDING} if to is RequestState.REJECTED else {RequestState.PENDING, RequestState.QUOTING}
+        ),
+        values={
+            "outcome": sentence,
+            "decided_at": now,
+            "decided_by": actor.ref,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    await asking.close_family(tx, ask.request, to, sentence, now, actor)
+
+
+async def _approve(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Actor, now: datetime) -> None:
+    """The last approval: the request is decided, and what it covers becomes a grant, a session and one intent."""
+    request = await move(
+        tx,
+        Request,
+        ask.request.id,
+        RequestState.APPROVED,
+        at=now,
+        actor=actor,
+        reason=ask.request.rule,
+        values={
+            "chosen_option_id": approval.option_id,
+            "decided_at": now,
+            "decided_by": actor.ref,
+            "outcome": "",
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    if ask.option is None:
+        if request.parent_id:
+            await asking.show_again(tx, await tx.get_one(Request, request.parent_id), now)
+        return
+    await granting.grant_create(ctx, tx, request, approval, ask.option, now)

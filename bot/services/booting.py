@@ -1,0 +1,67 @@
+"""From LIVE to ready: a real connection to the SSH port, or an end to what never gets there."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.wording import hours as say_hours
+from bot.services.asking import show_again
+from bot.services.context import Context
+from bot.services.settling import end_instance
+from ledger.models import Instance, Request, Session
+from ledger.moves import StaleMove, move
+from ledger.states import InstanceState, SessionState
+from ledger.values import SYSTEM
+from ledger.writes import Tx, amend
+from providers.base import InstanceStatus, ObservedInstance
+
+BROKEN = {
+    InstanceStatus.ERROR: "The cloud reports that the instance failed to start.",
+    InstanceStatus.OFFLINE: "The cloud lost contact with the machine.",
+}
+
+
+async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
+    """One step of a boot: ready, broken, too late, or still on its way. True when something changed."""
+    reached = False
+    if item.status is InstanceStatus.RUNNING and item.ssh is not None:
+        reached = (await ctx.reach.probe(item.ssh.host, item.ssh.port)).ok
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        row = await tx.get_one(Instance, instance_id)
+        if row.state is not InstanceState.LIVE or row.reachable_at is not None:
+            return False
+        if reached:
+            await _ready(ctx, tx, row, now)
+            return True
+        problem = _problem(ctx, row, item, now)
+        if problem is None:
+            return False
+        await end_instance(tx, row, problem[0], problem[1], now, SYSTEM)
+        await show_again(tx, await tx.get_one(Request, row.request_id), now)
+        return True
+
+
+def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[str, str] | None:
+    """`(code, sentence)` when the boot must end."""
+    broken = BROKEN.get(item.status)
+    if broken is not None:
+        return "broken", broken
+    capabilities = ctx.providers[row.cloud].capabilities
+    patience_s = min(ctx.timing.boot_deadline_s, capabilities.boot_deadline_s)
+    if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
+        spent = say_hours(Decimal(int(patience_s)) / 3600)
+        return "boot_timeout", f"The instance was not reachable within {spent}, so it is ended."
+    return None
+
+
+async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+    await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
+    session = await tx.get_one(Session, row.session_id)
+    if session.state is SessionState.PROVISIONING:
+        try:
+            await move(tx, Session, session.id, SessionState.RUNNING, at=now, actor=SYSTEM, values={"ready_at": now})
+        except StaleMove:
+            return
+    ctx.hints.sessions.set()

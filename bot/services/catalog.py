@@ -1,0 +1,185 @@
+"""One market out of all clouds: asked at once, each with its own deadline, and honest about who did not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from bot.rules.policy import Policy
+from bot.rules.ranking import Ranked, rank
+from bot.rules.wording import plural
+from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
+from providers.base import Capabilities, Offer, Provider
+from providers.errors import ProviderError, QuotaExceeded, RateLimited
+
+FRESH_S = 60.0
+#: For this long the last good answer of a cloud that asked to slow down is used instead of asking it again.
+STRETCHED_S = 300.0
+#: A first page that holds this many offers may not be everything; deeper pages are fetched behind the answer.
+FULL_PAGE = 60
+DEEPER_PAGES = 4
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CloudAnswer:
+    """How one cloud answered: `sentence` says what people read when it did not, `at` is when its prices were read."""
+
+    cloud: str
+    ok: bool
+    count: int
+    at: datetime
+    sentence: str = ""
+
+    def age(self, now: datetime) -> str:
+        """How many offers it gave and how old their prices are, for people; what it said when it did not answer."""
+        seconds = max(int((now - self.at).total_seconds()), 0)
+        old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
+        return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Offers of all clouds that answered, and how each of them answered."""
+
+    offers: tuple[Offer, ...]
+    answers: tuple[CloudAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A ranked market, for people who look around. `ages` says per cloud that answered how old its prices are."""
+
+    ranked: Ranked
+    answers: tuple[CloudAnswer, ...]
+    ages: tuple[str, ...] = ()
+
+
+_Key = tuple[str, GpuConstraint, int, bool | None]
+_Answered = tuple[CloudAnswer, tuple[Offer, ...]]
+
+
+class Catalog:
+    """Asks clouds for offers and remembers each answer for a minute. What is about to be bought is asked afresh.
+
+    A cloud that says it was asked too often is asked less: its last good answer is used for five minutes, and again
+    for one minute after its next good answer.
+    """
+
+    def __init__(self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float) -> None:
+        self._providers = providers
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._known: dict[_Key, _Answered] = {}
+        #: Clouds that asked to slow down, and until when not to ask them again at all.
+        self._slow: dict[str, datetime] = {}
+        self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
+        self._deeper: set[asyncio.Task[None]] = set()
+
+    @property
+    def capabilities(self) -> dict[str, Capabilities]:
+        """What each cloud of this market can do."""
+        return {name: provider.capabilities for name, provider in self._providers.items()}
+
+    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False) -> Market:
+        """Every wanted cloud's offers for `job`, asked at the same time; slow or failing ones only lose themselves."""
+        wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
+        spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
+        results = await asyncio.gather(*(self._ask((name, job.gpu, disk_gb, spot), fresh=fresh) for name in wanted))
+        answers = [answer for answer, _ in results]
+        answers += [
+            CloudAnswer(name, False, 0, self._clock.now(), f"{name} is not set up here, so it was not asked.")
+            for name in job.candidates
+            if name not in self._providers
+        ]
+        return Market(tuple(offer for _, offers in results for offer in offers), tuple(answers))
+
+    async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
+        """The ranked market for somebody who looks around."""
+        found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb))
+        now = self._clock.now()
+        ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
+        return Inventory(rank(found.offers, job, policy, self.capabilities), found.answers, ages)
+
+    async def reprice(self, offer: Offer, disk_gb: int) -> Offer | None:
+        """The same offer as it is sold now, or None when it is gone. Raises `ProviderError` when nobody knows."""
+        exact = GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
+        provider = self._providers[offer.cloud]
+        found = await provider.offers(exact, disk_gb=disk_gb, spot=offer.spot, pages=DEEPER_PAGES)
+        return next((fresh for fresh in found if fresh.key == offer.key), None)
+
+    async def close(self) -> None:
+        """Stop the look-ups that nobody waits for."""
+        for task in (*self._deeper, *self._asking.values()):
+            task.cancel()
+        await asyncio.gather(*self._deeper, *self._asking.values(), return_exceptions=True)
+
+    async def _ask(self, key: _Key, *, fresh: bool) -> _Answered:
+        now = self._clock.now()
+        known = None if fresh else self._known.get(key)
+        if known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
+            return known
+        if not fresh and now < self._slow.get(key[0], now):
+            return CloudAnswer(key[0], False, 0, now, f"{key[0]} asked to be left alone for now."), ()
+        task = self._asking.get(key)
+        if task is None:
+            task = asyncio.create_task(self._fetch(key), name=f"offers-{key[0]}")
+            self._asking[key] = task
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        result = await asyncio.shield(task)
+        # The cloud may have asked to slow down just now: its last answer is better than none.
+        if not result[0].ok and known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
+            return known
+        return result
+
+    def _keep_s(self, cloud: str) -> float:
+        return STRETCHED_S if cloud in self._slow else FRESH_S
+
+    async def _fetch(self, key: _Key) -> _Answered:
+        name, constraint, disk_gb, spot = key
+        at = self._clock.now()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                offers = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot)
+        except TimeoutError:
+            return CloudAnswer(name, False, 0, at, f"{name} did not answer within {self._deadline_s:g} s."), ()
+        except ProviderError as error:
+            self._slow_down(name, error)
+            return CloudAnswer(name, False, 0, at, f"{name}: {error.message}."), ()
+        self._slow.pop(name, None)
+        result = CloudAnswer(name, True, len(offers), at), offers
+        self._known[key] = result
+        self._forget_old(at)
+        if len(offers) >= FULL_PAGE:
+            task = asyncio.create_task(self._fetch_deeper(key, at), name=f"offers-deeper-{name}")
+            self._deeper.add(task)
+            task.add_done_callback(self._deeper.discard)
+        return result
+
+    async def _fetch_deeper(self, key: _Key, at: datetime) -> None:
+        """Read on behind the answer, so that the next question within the minute sees the whole market."""
+        name, constraint, disk_gb, spot = key
+        try:
+            offers = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot, pages=DEEPER_PAGES)
+        except ProviderError as error:
+            self._slow_down(name, error)
+            log.info("deeper pages of %s were not read: %s", name, error.code)
+            return
+        answer = self._known.get(key)
+        if answer is not None and answer[0].at == at:
+            self._known[key] = replace(answer[0], count=len(offers)), offers
+
+    def _slow_down(self, cloud: str, error: ProviderError) -> None:
+        """Ask less after a refusal for asking too much, and not before the time that the cloud names."""
+        if isinstance(error, RateLimited | QuotaExceeded):
+            pause_s = min(getattr(error, "retry_after_s", None) or 0.0, STRETCHED_S)
+            self._slow[cloud] = self._clock.now() + timedelta(seconds=pause_s)
+
+    def _forget_old(self, now: datetime) -> None:
+        old = [key for key, (answer, _) in self._known.items() if (now - answer.at).total_seconds() >= STRETCHED_S]
+        for key in old:
+            del self._known[key]

@@ -1,0 +1,71 @@
+"""What doors hand to services, and what they get back. Frozen values: a command says what somebody asked, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from bot.rules.approval import DeciderFacts
+from ledger.values import Actor, JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to one command. Every door shows `sentence`; programs read `code`; `data` names what was made."""
+
+    ok: bool
+    code: str
+    sentence: str
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """Ask for GPUs. `key` identifies the inbound message: the same key asks once. `channel` is where it is answered."""
+
+    key: str
+    actor: Actor
+    channel: str
+    job: JobRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """A click on Approve, Reject or Cancel. `token` says which request, quote version and option it was bound to.
+
+    `typed_amount` is what the approver typed into the dialog, None when no dialog was shown yet; `cap_usd` is a total
+    cap below the worst case.
+    """
+
+    token: str
+    decider: DeciderFacts
+    reason: str = ""
+    typed_amount: str | None = None
+    cap_usd: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Withdraw a request by its id (or a unique ending of it)."""
+
+    request: str
+    decider: DeciderFacts
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """End a session now, by its id (or a unique ending of it, or its request's)."""
+
+    session: str
+    decider: DeciderFacts
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddKey:
+    """Register the one public SSH key of a user."""
+
+    actor: Actor
+    public_key: str

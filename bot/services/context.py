@@ -1,0 +1,46 @@
+"""What every service works with. Built once by the composition root and passed in; there are no globals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.rules.labels import LabelKey
+from bot.rules.policy import Policy, Timing
+from bot.services.catalog import Catalog
+from bot.services.ports import Reach
+from bot.services.pressure import Pressure
+from ledger.db import Database
+from ledger.inbox import InboxWriter
+from ledger.values import Clock
+from providers.base import Provider
+
+
+@dataclass(slots=True)
+class Hints:
+    """Events that shorten the wait for work that was just made due. Missing one costs latency, never correctness."""
+
+    requests: asyncio.Event = field(default_factory=asyncio.Event)
+    instances: asyncio.Event = field(default_factory=asyncio.Event)
+    sweep: asyncio.Event = field(default_factory=asyncio.Event)
+    sessions: asyncio.Event = field(default_factory=asyncio.Event)
+    outbox: asyncio.Event = field(default_factory=asyncio.Event)
+    inbox: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The ledger, the clouds, the rules' settings and the clock."""
+
+    db: Database
+    clock: Clock
+    policy: Policy
+    timing: Timing
+    providers: Mapping[str, Provider]
+    catalog: Catalog
+    labels: LabelKey
+    reach: Reach
+    inbox: InboxWriter
+    hints: Hints = field(default_factory=Hints)
+    pressure: Pressure = field(default_factory=Pressure)

@@ -1,0 +1,110 @@
+"""Ending: ordered once, repeated until it is proved, never given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+
+from bot.services import asking
+from bot.services.context import Context
+from bot.services.settling import end_instance, settle
+from ledger.claims import Claim, claim, release
+from ledger.events import announce
+from ledger.lookups import open_instances_of_session
+from ledger.models import Instance, Request, Session
+from ledger.moves import move
+from ledger.states import InstanceState, NotificationKind, RequestState, SessionState
+from ledger.values import Actor
+from ledger.writes import Tx
+from providers.errors import ProviderError
+
+BATCH = 16
+OPERATORS = "channel:operators"
+ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
+
+log = logging.getLogger(__name__)
+
+
+async def end_session(
+    ctx: Context, tx: Tx, session_id: str, code: str, sentence: str, actor: Actor, now: datetime
+) -> None:
+    """Order the end of a session and of everything it holds. Raises `StaleMove` when it is ending already.
+
+    What was never sent is withdrawn; what is live is ordered to end; what is unclear is ended when it is found.
+    """
+    values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+    session = await move(
+        tx,
+        Session,
+        session_id,
+        SessionState.TERMINATING,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        only_from=ENDABLE,
+        values=values,
+    )
+    await asking.withdraw_ready(tx, session_id, sentence, now, actor)
+    for instance in await open_instances_of_session(tx, session_id):
+        if instance.state in (InstanceState.LIVE, InstanceState.STOPPED):
+            await end_instance(tx, instance, code, sentence, now, actor)
+    request = await tx.get_one(Request, session.request_id, populate_existing=True)
+    if request.state in (RequestState.QUOTING, RequestState.PENDING):
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+    await settle(ctx, tx, session_id, now)
+
+
+async def terminate_due(ctx: Context) -> int:
+    """Call terminate for what must end. Returning is not done: only complete listings without it prove the end."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(
+        ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
+    )
+    await asyncio.gather(*(_terminate(ctx, one) for one in held))
+    if held:
+        ctx.hints.sweep.set()
+    return len(held)
+
+
+async def _terminate(ctx: Context, held: Claim) -> None:
+    async with ctx.db.read() as tx:
+        row = await tx.get_one(Instance, held.row_id)
+    acked_at, problem = row.terminate_acked_at, ""
+    try:
+        if row.ref is None:
+            raise ValueError(f"{row.id} is ending but has no id at its cloud")
+        provider = ctx.providers.get(row.cloud)
+        if provider is None or provider.account != row.account:
+            problem = "the account that it runs in is not set up here now"
+        else:
+            await provider.terminate(row.ref)
+            acked_at = acked_at or ctx.clock.now()
+    except ProviderError as error:
+        log.warning("terminating %s failed: %s", row.id, error.code)
+        problem = error.message
+    now = ctx.clock.now()
+    waiting_s = (now - (row.terminate_asked_at or row.created_at)).total_seconds()
+    pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), terminate_acked_at=acked_at)
+        if waiting_s > ctx.timing.terminate_page_s:
+            await _page(tx, row, problem or "the cloud accepted the order but still lists it", now)
+
+
+async def page(ctx: Context, subject: str, sentence: str) -> None:
+    """Tell the operators. One message per subject, updated, so that nothing pages twice for one thing."""
+    async with ctx.db.write() as tx:
+        await _announce_page(tx, subject, sentence, ctx.clock.now())
+    ctx.hints.outbox.set()
+
+
+async def _page(tx: Tx, row: Instance, problem: str, now: datetime) -> None:
+    sentence = f"{row.cloud} does not end {row.name} ({row.ref}): {problem}. It is tried again until it is gone."
+    await _announce_page(tx, row.id, sentence, now)
+
+
+async def _announce_page(tx: Tx, subject: str, sentence: str, now: datetime) -> None:
+    body = {"text": sentence}
+    await announce(tx, at=now, kind=NotificationKind.OPERATOR_PAGE, subject=subject, destination=OPERATORS, body=body)

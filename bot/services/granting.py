@@ -1,0 +1,118 @@
+"""Spend authority: what the last approval creates, in its own transaction: a grant, a session and one intent."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from bot.rules.labels import human_part, instance_name
+from bot.services import asking
+from bot.services.context import Context
+from bot.services.offers import offer_from_json
+from ledger.events import record
+from ledger.lookups import next_numbers, session_of
+from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
+from ledger.states import GrantState, InstanceState, SessionState
+from ledger.values import Actor, GrantKind, JobRequest, new_id
+from ledger.writes import Tx
+
+
+async def grant_create(
+    ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
+) -> None:
+    """Turn an approval into the authority for one create, reserve its cap, and write the intent that uses it."""
+    session = await _session(ctx, tx, request, option, now)
+    grant = await _grant(ctx, tx, request, approval, session.id, now)
+    await asking.reserve(tx, grant, now)
+    await intend(ctx, tx, request, session.id, grant.id, option, now)
+
+
+async def _session(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime) -> Session:
+    """The session of this request: a new one, or the one that waited while the request was asked again."""
+    waiting = await session_of(tx, request.id)
+    if waiting is not None:
+        return waiting
+    offer = offer_from_json(option.offer)
+    session = Session(
+        id=new_id("ses", now),
+        request_id=request.id,
+        state=SessionState.QUEUED,
+        owner=request.requester,
+        channel=request.channel,
+        hours=request.job["hours"],
+        created_at=now,
+        replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+    )
+    tx.add(session)
+    await tx.flush()
+    return session
+
+
+async def _grant(
+    ctx: Context, tx: Tx, request: Request, approval: Approval, session_id: str, now: datetime
+) -> GrantRow:
+    if approval.price_cap_usd_h is None or approval.total_cap_usd is None:
+        raise ValueError(f"approval {approval.id} covers no amount")
+    seq, _ = await next_numbers(tx, request.id, GrantKind.CREATE)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        kind=GrantKind.CREATE,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=approval.price_cap_usd_h,
+        total_cap_usd=approval.total_cap_usd,
+        hours=request.job["hours"],
+        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+    return grant
+
+
+async def intend(
+    ctx: Context, tx: Tx, request: Request, session_id: str, grant_id: str, option: Option, now: datetime
+) -> Instance:
+    """Write the intent of one create call: its label is fixed here, before anything is sent."""
+    offer = offer_from_json(option.offer)
+    provider = ctx.providers[option.cloud]
+    job = JobRequest.from_json(request.job)
+    _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
+    label = ctx.labels.mint(request.id, n)
+    human = human_part(ctx.policy.name_template, ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
+    capabilities = provider.capabilities
+    instance = Instance(
+        id=new_id("ins", now),
+        session_id=session_id,
+        request_id=request.id,
+        grant_id=grant_id,
+        option_id=option.id,
+        n=n,
+        state=InstanceState.READY,
+        cloud=option.cloud,
+        account=provider.account,
+        label=label,
+        name=instance_name(human, label, capabilities.name_max, capabilities.name_extra_chars),
+        offer=option.offer,
+        created_at=now,
+        machine_id=offer.machine_id,
+        price_usd_h=option.price_usd_h,
+        storage_usd_h=offer.storage_usd_h,
+        due_at=now,
+    )
+    tx.add(instance)
+    await tx.flush()
+    record(
+        tx,
+        at=now,
+        actor=Actor.from_ref(request.decided_by or request.requester),
+        subject=instance.id,
+        kind="instance.intended",
+        after=instance.state,
+        reason=label,
+    )
+    return instance

@@ -1,0 +1,91 @@
+"""Authority: no instance without a grant, no grant without approvals, and nothing above what was approved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import Decimal
+
+from bot.services.invariants.world import KEPT, Violation
+from ledger.audit import Books
+from ledger.models import Approval, GrantRow
+from ledger.states import OPEN_INSTANCE, GrantState
+
+
+def check(books: Books) -> list[Violation]:
+    """Grants against approvals, instances against grants."""
+    return [*_grants(books), *_instances(books), *_one_per_grant(books)]
+
+
+def _grants(books: Books) -> list[Violation]:
+    approvals = {row.id: row for row in books.approvals}
+    required = {row.id: row.required_approvals for row in books.requests}
+    found = []
+    for grant in books.grants:
+        approval = approvals.get(grant.approval_id)
+        if approval is None or approval.decision != "approve" or approval.request_id != grant.request_id:
+            found.append(Violation("no spend without approval", grant.id, "its approval is missing or says no"))
+            continue
+        votes = [
+            vote
+            for vote in books.approvals
+            if vote.request_id == grant.request_id
+            and vote.quote_version == approval.quote_version
+            and vote.at <= grant.created_at
+        ]
+        yes = {vote.approver for vote in votes if vote.decision == "approve"}
+        if any(vote.decision == "reject" for vote in votes) or len(yes) < min(required[grant.request_id], 2):
+            found.append(Violation("no spend without approval", grant.id, "its quote version was not approved in full"))
+        found += _covered(grant, approval)
+    return found
+
+
+def _covered(grant: GrantRow, approval: Approval) -> list[Violation]:
+    """A grant never exceeds what its approval covers."""
+    pairs = (
+        ("price per hour", grant.price_cap_usd_h, approval.price_cap_usd_h),
+        ("total", grant.total_cap_usd, approval.total_cap_usd),
+        ("hours", Decimal(grant.hours), Decimal(approval.hours) if approval.hours else None),
+    )
+    return [
+        Violation("a grant stays inside its approval", grant.id, f"its {what} is {mine}, approved was {limit}")
+        for what, mine, limit in pairs
+        if limit is not None and mine > limit
+    ]
+
+
+def _instances(books: Books) -> list[Violation]:
+    grants = {row.id: row for row in books.grants}
+    found = []
+    for row in books.instances:
+        grant = grants.get(row.grant_id)
+        if grant is None or grant.request_id != row.request_id:
+            found.append(Violation("no spend without approval", row.id, "it has no grant of its request"))
+            continue
+        if row.state in KEPT and row.price_usd_h > grant.price_cap_usd_h:
+            text = f"it is billed ${row.price_usd_h}/h under a cap of ${grant.price_cap_usd_h}/h"
+            found.append(Violation("never above the cap", row.id, text))
+        quoted = row.offer.get("price_usd_h")
+        if row.sent_at is not None and (quoted is None or Decimal(str(quoted)) > grant.price_cap_usd_h):
+            text = f"it was sent at ${quoted}/h under a cap of ${grant.price_cap_usd_h}/h"
+            found.append(Violation("never above the cap", row.id, text))
+        if row.live_at is not None and grant.state is not GrantState.USED:
+            found.append(Violation("a grant is used once", row.id, f"it came to life and its grant is {grant.state}"))
+        if row.sent_at is not None and row.sent_at >= grant.until:
+            found.append(Violation("no spend without approval", row.id, "it was sent after its grant ran out"))
+    return found
+
+
+def _one_per_grant(books: Books) -> list[Violation]:
+    rows = Counter(row.grant_id for row in books.instances if row.state in OPEN_INSTANCE)
+    kept = Counter(row.grant_id for row in books.instances if row.state in KEPT)
+    lived = Counter(row.grant_id for row in books.instances if row.live_at is not None)
+    return [
+        Violation(rule, grant_id, f"{count} rows have it")
+        for rule, counts in (
+            ("one open row per grant", rows),
+            ("one kept per grant", kept),
+            ("a grant is used once", lived),
+        )
+        for grant_id, count in counts.items()
+        if count > 1
+    ]

@@ -1,0 +1,107 @@
+"""One public SSH key per user. A private key is refused before anything is stored."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from bot.services.commands import AddKey, Reply
+from bot.services.context import Context
+from ledger.events import record
+from ledger.lookups import public_key
+from ledger.models import SshKey
+from ledger.values import Actor
+
+KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
+SHORTEST_RSA = 3072
+LONGEST_KEY = 4096
+EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
+
+
+class KeyRefused(ValueError):
+    """The text is not a public key that we take; `code` says why, the message is the sentence for people."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def looks_private(text: str) -> bool:
+    """Whether a text may contain a private key. Doors ask this before they store what somebody sent."""
+    squeezed = text.upper().replace(" ", "").replace("-", "")
+    return "PRIVATEKEY" in squeezed or "b3BlbnNzaC1rZXktdjE" in text
+
+
+def normalise(text: str) -> tuple[str, str]:
+    """`(kind and base64 without options or comment, SHA256 fingerprint)` of one public key; `KeyRefused` otherwise.
+
+    Options in front of the key (`command=…`) would run on the node, so a line with options is refused.
+    """
+    if looks_private(text):
+        raise KeyRefused(
+            "private_key",
+            "That looks like a private key. It was not stored, but it has now been in Slack: make a new pair "
+            "(ssh-keygen -t ed25519) and add the .pub file.",
+        )
+    words = text.split()
+    if len(text) > LONGEST_KEY or len(words) < 2 or words[0] not in KINDS:
+        raise KeyRefused("not_a_key", f"That is not a public key; it looks like this: {EXAMPLE}")
+    line = f"{words[0]} {words[1]}"
+    try:
+        key = load_ssh_public_key(line.encode())
+        raw = base64.b64decode(words[1], validate=True)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise KeyRefused("not_a_key", f"That public key cannot be read; it looks like this: {EXAMPLE}") from error
+    if isinstance(key, RSAPublicKey) and key.key_size < SHORTEST_RSA:
+        raise KeyRefused(
+            "weak_key", f"An RSA key needs at least {SHORTEST_RSA} bits; an ed25519 key is shorter and fine."
+        )
+    digest = base64.b64encode(hashlib.sha256(raw).digest()).decode().rstrip("=")
+    return line, f"SHA256:{digest}"
+
+
+async def add(ctx: Context, command: AddKey) -> Reply:
+    """Register or replace the actor's public key. It is used for every instance that is created from now on."""
+    try:
+        line, fingerprint = normalise(command.public_key)
+    except KeyRefused as refused:
+        return Reply(False, refused.code, str(refused))
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        known = await public_key(tx, command.actor.ref)
+        if known is not None and known.fingerprint == fingerprint:
+            return Reply(True, "key_known", f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint})
+        if known is None:
+            tx.add(SshKey(owner=command.actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
+        else:
+            known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
+        record(tx, at=now, actor=command.actor, subject=command.actor.ref, kind="key.added", reason=fingerprint)
+    sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
+    return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
+
+
+async def remove(ctx: Context, actor: Actor) -> Reply:
+    """Forget the actor's public key. Instances that already have it keep it."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        known = await public_key(tx, actor.ref)
+        if known is None:
+            return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
+        await tx.delete(known)
+        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint)
+    return Reply(True, "key_removed", f"The key {known.fingerprint} is forgotten; running instances still accept it.")
+
+
+async def show(ctx: Context, actor: Actor) -> Reply:
+    """Say which key the actor has."""
+    async with ctx.db.read() as tx:
+        known = await public_key(tx, actor.ref)
+    if known is None:
+        return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
+    return Reply(
+        True, "key", f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).", {"key": known.public_key}
+    )

@@ -1,0 +1,338 @@
+"""From an intent to a confirmed instance: one create call per row, and what follows from each kind of answer.
+
+A lost reply cannot be told from a lost request, so after a call whose outcome is unclear nothing is sent again: the
+label is searched for, and what is never found becomes a tombstone that is watched for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bot.rules.spend import RequoteOutcome, requote
+from bot.services import asking
+from bot.services.context import Context
+from bot.services.ending import page
+from bot.services.offers import offer_from_json, offer_to_json
+from bot.services.placing import try_next
+from bot.services.settling import adopt, settle
+from ledger.claims import Claim, claim, release
+from ledger.locks import lock_family
+from ledger.lookups import public_key
+from ledger.models import GrantRow, Instance, Request, Session
+from ledger.moves import StaleMove, move
+from ledger.states import GrantState, InstanceState, SessionState
+from ledger.values import SYSTEM, Grant, GrantKind, JobRequest
+from ledger.writes import Tx
+from providers.base import InstanceSpec, NotSeen, Offer, Provider, quarantine
+from providers.errors import OutcomeUnknown, ProviderError, RateLimited
+
+BATCH = 8
+#: For this long a rate limit before the send is waited out; after it, the next option is tried.
+PATIENCE = timedelta(seconds=60)
+UNCLEAR = "The cloud's answer to the create was lost, so it is unknown whether an instance exists."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The rows that one create is about, as read before anything is sent."""
+
+    instance: Instance
+    request: Request
+    session: Session
+    grant: GrantRow
+    keys: tuple[str, ...]
+
+    @property
+    def job(self) -> JobRequest:
+        return JobRequest.from_json(self.request.job)
+
+
+async def send_due(ctx: Context) -> int:
+    """Send the creates that are due, and take over those whose sender died. Returns how many rows were worked on."""
+    states = {InstanceState.READY, InstanceState.SENDING}
+    lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
+    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
+    await asyncio.gather(*(_send(ctx, one) for one in held))
+    return len(held)
+
+
+async def _send(ctx: Context, held: Claim) -> None:
+    work = await _load(ctx, held.row_id)
+    provider = ctx.providers.get(work.instance.cloud)
+    try:
+        if work.instance.state is InstanceState.SENDING:
+            await _unclear(ctx, work, "The process that sent the create ended before it heard the answer.")
+        elif work.session.state is SessionState.TERMINATING or work.grant.state is not GrantState.OPEN:
+            async with ctx.db.write() as tx:
+                await asking.withdraw_ready(tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM)
+                await settle(ctx, tx, work.session.id, ctx.clock.now())
+        elif provider is None or provider.account != work.instance.account:
+            # The row's account is where its instance is looked for, so nothing is sent to another one.
+            sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
+            await _refused(ctx, work, "unsupported", sentence)
+        else:
+            await _place(ctx, work, held)
+    except StaleMove:
+        log.info("instance %s was moved by somebody else", held.row_id)
+    ctx.hints.outbox.set()
+
+
+async def _load(ctx: Context, instance_id: str) -> _Work:
+    async with ctx.db.read() as tx:
+        instance = await tx.get_one(Instance, instance_id)
+        session = await tx.get_one(Session, instance.session_id)
+        key = await public_key(tx, session.owner)
+        return _Work(
+            instance,
+            await tx.get_one(Request, instance.request_id),
+            session,
+            await tx.get_one(GrantRow, instance.grant_id),
+            (key.public_key,) if key else (),
+        )
+
+
+async def _place(ctx: Context, work: _Work, held: Claim) -> None:
+    """Quote afresh, then send once, then act on the answer."""
+    offer = offer_from_json(work.instance.offer)
+    provider = ctx.providers[work.instance.cloud]
+    try:
+        fresh = await ctx.catalog.reprice(offer, work.job.disk_gb)
+    except RateLimited as error:
+        await _wait(ctx, work, held, error)
+        return
+    except ProviderError as error:
+        await _refused(ctx, work, error.code, f"{error.message}.")
+        return
+    free = provider.capabilities.free
+    verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
+    if fresh is None or verdict.outcome is RequoteOutcome.GONE:
+        await _refused(ctx, work, "no_capacity", verdict.sentence)
+    elif verdict.outcome is RequoteOutcome.ASK_AGAIN:
+        await _ask_again(ctx, work, verdict.code, verdict.sentence)
+    elif await _commit_to_send(ctx, work, held, fresh):
+        await _create(ctx, work, provider, fresh)
+
+
+async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> None:
+    now = ctx.clock.now()
+    if now - work.instance.created_at > PATIENCE:
+        await _refused(ctx, work, error.code, f"{error.message}.")
+        return
+    pause = timedelta(seconds=min(max(error.retry_after_s or 1.0, 1.0), PATIENCE.total_seconds()))
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=now + pause)
+
+
+async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer) -> bool:
+    """READY → SENDING, committed before the call: this admits one sender, for ever."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await lock_family(tx, GrantRow, work.grant.id)
+        grant = await tx.get_one(GrantRow, work.grant.id)
+        if grant.state is not GrantState.OPEN or now >= grant.until:
+            await asking.withdraw_ready(tx, work.session.id, "Its approval ran out.", now, SYSTEM)
+            if grant.state is GrantState.OPEN:
+                await asking.ask_again(tx, work.request.id, "The approval ran out before it was used.", now)
+                ctx.hints.requests.set()
+            return False
+        await move(
+            tx,
+            Instance,
+            work.instance.id,
+            InstanceState.SENDING,
+            at=now,
+            actor=SYSTEM,
+            claim=held.token,
+            values={
+                "sent_at": now,
+                "offer": offer_to_json(fresh),
+                "price_usd_h": fresh.price_usd_h,
+                "storage_usd_h": fresh.storage_usd_h,
+                "due_at": now + timedelta(seconds=ctx.timing.create_timeout_s),
+            },
+        )
+        session = await tx.get_one(Session, work.session.id, populate_existing=True)
+        if session.state is SessionState.TERMINATING:
+            raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
+        if session.state is SessionState.QUEUED:
+            await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=SYSTEM)
+    ctx.hints.outbox.set()
+    return True
+
+
+async def _create(ctx: Context, work: _Work, provider: Provider, fresh: Offer) -> None:
+    """The one call. Whatever it answers is applied, even if our claim ran out meanwhile: it is knowledge."""
+    image = work.job.image or ctx.policy.image(fresh.cloud)
+    bid = (fresh.gpu_usd_h or fresh.price_usd_h) if fresh.spot else None
+    spec = InstanceSpec(work.instance.name, fresh, image, work.job.disk_gb, work.keys, bid_usd_h=bid)
+    try:
+        observed = await provider.create(spec, _grant(work))
+    except ProviderError as error:
+        if error.definite_no and not isinstance(error, OutcomeUnknown):
+            await _refused(ctx, work, error.code, f"{error.message}.")
+        else:
+            await _unclear(ctx, work, UNCLEAR)
+        return
+    async with ctx.db.write() as tx:
+        await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
+    ctx.hints.sweep.set()
+
+
+def _grant(work: _Work) -> Grant:
+    row = work.grant
+    return Grant(
+        row.id,
+        row.request_id,
+        GrantKind(row.kind),
+        work.instance.label,
+        row.price_cap_usd_h,
+        row.total_cap_usd,
+        work.job.hours,
+        row.until,
+    )
+
+
+async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await move(
+            tx,
+            Instance,
+            work.instance.id,
+            InstanceState.UNKNOWN,
+            at=now,
+            actor=SYSTEM,
+            reason=sentence,
+            values={"outcome": sentence, "due_at": now, "claim_token": None, "claim_until": None},
+        )
+    ctx.hints.instances.set()
+
+
+async def _refused(ctx: Context, work: _Work, code: str, sentence: str) -> None:
+    """A definite no: close the row, then the next option that the approval covers, or ask again."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await _reject(tx, work, code, sentence, now)
+        if not await _ended_meanwhile(ctx, tx, work, now):
+            await try_next(ctx, tx, work.grant.id, sentence, now)
+    ctx.hints.instances.set()
+    ctx.hints.requests.set()
+
+
+async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str) -> None:
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await _reject(tx, work, code, sentence, now)
+        if not await _ended_meanwhile(ctx, tx, work, now):
+            await asking.ask_again(tx, work.request.id, sentence, now)
+    ctx.hints.requests.set()
+
+
+async def _ended_meanwhile(ctx: Context, tx: Tx, work: _Work, now: datetime) -> bool:
+    """Whether somebody ordered the session's end while its create was under way: then nothing else is tried."""
+    session = await tx.get_one(Session, work.session.id, populate_existing=True)
+    if session.state is not SessionState.TERMINATING:
+        return False
+    await settle(ctx, tx, session.id, now)
+    return True
+
+
+async def resolve_due(ctx: Context) -> int:
+    """Search for the labels of unclear creates: adopt what is found, and after the quarantine W give up."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.UNKNOWN}, limit=BATCH, lease=lease)
+    await asyncio.gather(*(_resolve(ctx, one) for one in held))
+    return len(held)
+
+
+async def _resolve(ctx: Context, held: Claim) -> None:
+    async with ctx.db.read() as tx:
+        instance = await tx.get_one(Instance, held.row_id)
+    again = timedelta(seconds=ctx.timing.label_search_s)
+    provider = ctx.providers.get(instance.cloud)
+    if provider is None or provider.account != instance.account:
+        # Only the account that got the create can tell what became of it.
+        await page(ctx, instance.id, f"{UNCLEAR} {instance.cloud} was used with an account that is not set up now.")
+        later = ctx.clock.now() + timedelta(seconds=ctx.timing.terminate_retry_max_s)
+        async with ctx.db.write() as tx:
+            await release(tx, Instance, held, due_at=later)
+        return
+    try:
+        found = await provider.find(instance.label)
+    except ProviderError as error:
+        log.warning("the label of %s could not be searched for: %s", instance.id, error.code)
+        async with ctx.db.write() as tx:
+            await release(tx, Instance, held, due_at=ctx.clock.now() + again)
+        return
+    now = ctx.clock.now()
+    waited = now - (instance.sent_at or instance.created_at)
+    patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
+    try:
+        async with ctx.db.write() as tx:
+            if not isinstance(found, NotSeen) and found:
+                # Further finds are duplicates; the sweep sees them by the same label and ends them.
+                await adopt(ctx, tx, instance.id, found[0], now)
+            elif waited >= patience:
+                await give_up(ctx, tx, instance, now)
+            else:
+                await release(tx, Instance, held, due_at=now + again)
+    except StaleMove:
+        log.info("instance %s was moved by somebody else", instance.id)
+    ctx.hints.outbox.set()
+    ctx.hints.requests.set()
+    ctx.hints.sweep.set()
+
+
+async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
+    """Not found for W: a tombstone. The approval is spent; a human decides whether to try again."""
+    sentence = (
+        f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
+        "One that shows up later is ended. Approve again?"
+    )
+    await move(
+        tx,
+        Instance,
+        instance.id,
+        InstanceState.TOMBSTONE,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        values={
+            "outcome": sentence,
+            "outcome_code": "outcome_unknown",
+            "ended_at": now,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    session = await tx.get_one(Session, instance.session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        await settle(ctx, tx, session.id, now)
+    else:
+        await asking.ask_again(tx, instance.request_id, sentence, now, failed_machine=instance.machine_id)
+
+
+async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:
+    await move(
+        tx,
+        Instance,
+        work.instance.id,
+        InstanceState.REJECTED,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        values={
+            "outcome": sentence,
+            "outcome_code": code,
+            "ended_at": now,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )

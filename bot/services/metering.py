@@ -1,0 +1,95 @@
+"""Accruals: what each instance has used, booked by the hour and, at its end, to the cloud's own rule."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.metering import pieces, so_far
+from bot.services.context import Context
+from ledger.lookups import billable_instances
+from ledger.models import Instance, Stray
+from ledger.reads import SessionView
+from ledger.writes import Tx, book
+from providers.base import BillingRule
+
+
+async def accrue_due(ctx: Context) -> int:
+    """Book every completed hour of every billable instance. Booking twice changes nothing: the key is the hour."""
+    async with ctx.db.read() as tx:
+        rows = await billable_instances(tx)
+    now = ctx.clock.now()
+    due = [row for row in rows if _has_news(row, now)]
+    if not due:
+        return 0
+    async with ctx.db.write() as tx:
+        return sum([await accrue(ctx, tx, row, _billed_until(row, now), final=False) for row in due])
+
+
+def _billed_until(row: Instance, now: datetime) -> datetime:
+    """A cloud that took the order to end bills no further, however long the proof of the end takes."""
+    return min(row.terminate_acked_at or now, now)
+
+
+def _has_news(row: Instance, now: datetime) -> bool:
+    start = row.sent_at or row.created_at
+    return now - start >= timedelta(hours=1)
+
+
+async def accrue(ctx: Context, tx: Tx, row: Instance, until: datetime, *, final: bool) -> int:
+    """Book what `row` has used until then, per component. Returns how many entries are new.
+
+    Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
+    """
+    provider = ctx.providers.get(row.cloud)
+    rule = provider.capabilities.billing if provider else BillingRule()
+    parts = [("storage", row.sent_at, row.storage_usd_h)]
+    parts.append(("gpu", row.billing_from, max(row.price_usd_h - row.storage_usd_h, Decimal(0))))
+    booked = 0
+    for component, start, rate in parts:
+        if start is None or rate <= 0:
+            continue
+        end = min(until, row.billing_until or until) if component == "gpu" else until
+        for piece in pieces(start, end, rate, rule, final=final):
+            booked += await book(
+                tx,
+                key=f"{row.id}/{component}/{piece.suffix}",
+                kind="accrue",
+                debit=f"session:{row.session_id}",
+                credit=f"payable:{row.cloud}:{row.account}",
+                amount_usd=piece.amount_usd,
+                at=piece.until,
+                session_id=row.session_id,
+                instance_id=row.id,
+                component=component,
+            )
+    return booked
+
+
+async def accrue_stray(tx: Tx, stray: Stray, until: datetime) -> None:
+    """A stray's cost is ours too, and is shown as a loss; booked once, at its end."""
+    start = stray.billing_from or stray.first_seen_at
+    for piece in pieces(start, until, stray.price_usd_h, BillingRule(), final=True):
+        await book(
+            tx,
+            key=f"{stray.id}/{piece.suffix}",
+            kind="loss",
+            debit=f"loss:{stray.id}",
+            credit=f"payable:{stray.cloud}:{stray.account}",
+            amount_usd=piece.amount_usd,
+            at=piece.until,
+            instance_id=stray.instance_id,
+            component="stray",
+        )
+
+
+def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
+    """What a session has cost until now, the running hour included: for showing."""
+    row = view.instance
+    if row is None or view.session.ended_at is not None or row.ended_at is not None:
+        return view.accrued_usd
+    rule = ctx.providers[row.cloud].capabilities.billing if row.cloud in ctx.providers else BillingRule()
+    gpu = so_far(
+        row.billing_from, min(now, row.billing_until or now), max(row.price_usd_h - row.storage_usd_h, Decimal(0)), rule
+    )
+    return max(view.accrued_usd, gpu + so_far(row.sent_at, now, row.storage_usd_h, rule))

@@ -1,0 +1,36 @@
+"""Offers and estimates as JSON and back: how a quote keeps what people saw."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from bot.rules.estimate import Estimate
+from providers.base import Offer
+
+_OFFER = TypeAdapter(Offer)
+_ESTIMATE = TypeAdapter(Estimate)
+
+
+def offer_to_json(offer: Offer) -> dict[str, Any]:
+    """Plain JSON types; decimals are strings."""
+    data: dict[str, Any] = _OFFER.dump_python(offer, mode="json")
+    return data
+
+
+def offer_from_json(data: Mapping[str, Any]) -> Offer:
+    """The inverse of `offer_to_json`."""
+    return _OFFER.validate_python(dict(data))
+
+
+def estimate_to_json(estimate: Estimate) -> dict[str, Any]:
+    """Plain JSON types; decimals are strings."""
+    data: dict[str, Any] = _ESTIMATE.dump_python(estimate, mode="json")
+    return data
+
+
+def estimate_from_json(data: Mapping[str, Any]) -> Estimate:
+    """The inverse of `estimate_to_json`."""
+    return _ESTIMATE.validate_python(dict(data))

@@ -1,0 +1,98 @@
+"""What is tried after an option failed: the next one that the approval covers, or the people again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import ROUND_DOWN, Decimal
+
+from bot.rules.placement import Failure, next_option
+from bot.rules.ranking import RankedOption
+from bot.services import asking, granting
+from bot.services.context import Context
+from bot.services.offers import estimate_from_json, offer_from_json
+from ledger.lookups import accrued_of_instance, instances_of_session, next_numbers, options_of
+from ledger.models import Approval, GrantRow, Option, Request, Session
+from ledger.states import GrantState, InstanceState
+from ledger.values import GrantKind, new_id
+from ledger.writes import Tx
+
+#: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
+NEVER_REPLACED = frozenset({"billed_above_cap"})
+
+
+async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:
+    """After a definite no: the next covered option under the same grant, or the request is asked again."""
+    grant = await tx.get_one(GrantRow, grant_id)
+    request = await tx.get_one(Request, grant.request_id, populate_existing=True)
+    option, why = await _choose(ctx, tx, grant)
+    if option is None:
+        await asking.ask_again(tx, request.id, f"{sentence} {why}", now)
+        return
+    if grant.session_id is None:
+        raise ValueError(f"grant {grant.id} belongs to no session")
+    await granting.intend(ctx, tx, request, grant.session_id, grant.id, option, now)
+
+
+async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
+    """After the predecessor is gone: one more instance from the approval's remaining cap. False: nothing is left.
+
+    The new grant covers what the approval left over, in dollars and in hours: the approved end stays where it was. Its
+    create is one row like every other.
+    """
+    rows = await instances_of_session(tx, session_id)
+    last = rows[-1]
+    used = await tx.get_one(GrantRow, last.grant_id)
+    request = await tx.get_one(Request, last.request_id, populate_existing=True)
+    remaining = used.total_cap_usd - await accrued_of_instance(tx, last.id)
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    if last.outcome_code in NEVER_REPLACED or remaining <= 0 or session.deadline is None or session.deadline <= now:
+        return False
+    option, _ = await _choose(ctx, tx, used)
+    if option is None or option.expected_usd > remaining:
+        return False
+    seq, _ = await next_numbers(tx, request.id, GrantKind.REPLACE)
+    approval = await tx.get_one(Approval, used.approval_id)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        kind=GrantKind.REPLACE,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=remaining,
+        hours=str(Decimal(str((session.deadline - now) / timedelta(hours=1))).quantize(Decimal("0.0001"), ROUND_DOWN)),
+        until=max(used.until, now + (used.until - used.created_at)),
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+    await asking.reserve(tx, grant, now)
+    await granting.intend(ctx, tx, request, session_id, grant.id, option, now)
+    return True
+
+
+async def _choose(ctx: Context, tx: Tx, grant: GrantRow) -> tuple[Option | None, str]:
+    approval = await tx.get_one(Approval, grant.approval_id)
+    if approval.option_id is None or grant.session_id is None:
+        raise ValueError(f"approval {approval.id} chose no option")
+    rows = {option.id: option for option in await options_of(tx, approval.option_id)}
+    shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers]
+    failures = [
+        Failure(offer_from_json(instance.offer), instance.outcome_code, instance.state is not InstanceState.TOMBSTONE)
+        for instance in await instances_of_session(tx, grant.session_id)
+        if instance.option_id in rows
+    ]
+    chosen = rows[approval.option_id].offer_id
+    placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy)
+    if placed.option is None:
+        return None, placed.sentence
+    wanted = placed.option.offer.id
+    return next(row for row in rows.values() if row.offer_id == wanted), placed.sentence
+
+
+def _ranked(row: Option) -> RankedOption:
+    return RankedOption(
+        offer_from_json(row.offer), estimate_from_json(row.estimate), row.rank, tuple(row.marks), row.why
+    )

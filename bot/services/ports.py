@@ -1,0 +1,52 @@
+"""What services need from outside, as protocols. The composition root supplies the real things."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledger.models import Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The answer of a probe: `ok` when a TCP connect succeeded and the peer spoke an SSH banner."""
+
+    ok: bool
+    detail: str
+
+
+class Reach(Protocol):
+    """Tries an SSH endpoint for real."""
+
+    async def probe(self, host: str, port: int) -> Reached:
+        """Connect, read the banner, close. Never raises for a network failure; takes at most a few seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """Where a notification is shown now."""
+
+    channel: str
+    ts: str | None
+
+
+class DeliveryFailed(Exception):
+    """The message could not be shown now. `retry_after_s` None: this attempt failed, try later with back-off.
+
+    `permanent` means that no later attempt can succeed (the channel is gone, the message was deleted).
+    """
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, permanent: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        self.permanent = permanent
+
+
+class Messenger(Protocol):
+    """Renders a notification from state and shows it: a new message, or an edit of the one that is there."""
+
+    async def deliver(self, notification: Notification) -> Delivered:
+        """Show it. Raises `DeliveryFailed`."""
+        ...

@@ -1,0 +1,281 @@
+"""Requests: taken from a door, quoted from the market, and closed when nobody decides."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules import duration
+from bot.rules.approval import plan
+from bot.rules.policy import Policy
+from bot.rules.ranking import Ranked, RankedOption, rank
+from bot.rules.wording import hours as say_hours
+from bot.rules.wording import plural
+from bot.services import asking
+from bot.services.catalog import CloudAnswer, Market
+from bot.services.commands import Provision, Reply
+from bot.services.context import Context
+from bot.services.offers import estimate_to_json, offer_to_json
+from ledger.claims import Claim, claim
+from ledger.events import record
+from ledger.lookups import by_inbox_key, count_open_requests, override_of
+from ledger.models import Option, Quote, Request, Token
+from ledger.moves import StaleMove, move
+from ledger.states import RequestState
+from ledger.values import SYSTEM, JobRequest, new_id, short_id
+from ledger.writes import Tx, add_request
+
+BATCH = 16
+
+
+async def submit(ctx: Context, command: Provision) -> Reply:
+    """Record a request for GPUs; its offers are quoted next. The same inbound key asks once, however often it comes."""
+    job = replace(command.job, disk_gb=ctx.policy.disk_gb(command.job.workload, command.job.disk_gb))
+    refusal = _refuse(ctx.policy, job, tuple(ctx.providers))
+    if refusal is not None:
+        return refusal
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        known = await by_inbox_key(tx, command.key)
+        if known is not None:
+            return _submitted(ctx, known.id, job)
+        if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
+            return Reply(
+                False,
+                "too_many_open",
+                f"You have {plural(ctx.policy.max_open_requests_per_user, 'request')} waiting already; "
+                "let one be decided or cancel it first (/gpu list).",
+            )
+        request_id = new_id("req", now)
+        new = await add_request(
+            tx,
+            id=request_id,
+            kind="provision",
+            state=RequestState.QUOTING,
+            inbox_key=command.key,
+            requester=command.actor.ref,
+            job=job.to_json(),
+            reason=job.reason,
+            channel=command.channel,
+            expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
+            created_at=now,
+            due_at=now,
+        )
+        if new:
+            record(tx, at=now, actor=command.actor, subject=request_id, kind="request.made", after=RequestState.QUOTING)
+        else:  # Another replica has taken the same message at this moment.
+            known = await by_inbox_key(tx, command.key)
+    ctx.hints.requests.set()
+    return _submitted(ctx, known.id if known else request_id, job)
+
+
+def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
+    clouds = job.candidates or tuple(ctx.providers)
+    sentence = f"Request {short_id(request_id)}: asking {', '.join(clouds)} for offers; they will be shown here."
+    return Reply(True, "submitted", sentence, {"request_id": request_id})
+
+
+def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply | None:
+    """What can be refused without asking anybody: the same checks and sentences at every door."""
+    if not clouds:
+        return Reply(False, "no_clouds", "No cloud is set up here; gpu-shopper doctor says which settings are missing.")
+    unknown = [name for name in job.candidates if name not in clouds]
+    if job.candidates and len(unknown) == len(job.candidates):
+        return Reply(
+            False, "unknown_cloud", f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}."
+        )
+    if not 1 <= job.gpu.count_min <= job.gpu.count_max <= policy.max_gpus:
+        return Reply(False, "gpu_count", f"Ask for 1 to {plural(policy.max_gpus, 'GPU')}, as in 4xA100-80GB.")
+    verdict = duration.check(job.hours, Decimal(0), policy)
+    if not verdict.allowed:
+        return Reply(False, verdict.code, verdict.sentence)
+    if len(job.reason) > policy.max_reason_chars:
+        sentence = f"The reason has {len(job.reason)} characters; {policy.max_reason_chars} is the most."
+        return Reply(False, "reason_too_long", sentence)
+    for amount, word in ((job.budget_cap_usd, "max"), (job.max_price_usd_h, "price")):
+        if amount is not None and not (amount.is_finite() and amount > 0):
+            return Reply(False, "bad_amount", f"{word} must be an amount above zero, as in {word}=$50.")
+    if job.min_reliability is not None and not (job.min_reliability.is_finite() and 0 <= job.min_reliability <= 1):
+        return Reply(False, "bad_reliability", "reliability lies between 0 and 1, as in reliability=0.98.")
+    return None
+
+
+async def quote_due(ctx: Context) -> int:
+    """Quote the requests that wait for offers. Returns how many were worked on."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Request, now=ctx.clock.now(), states={RequestState.QUOTING}, limit=BATCH, lease=lease)
+    await asyncio.gather(*(_quote(ctx, one) for one in held))
+    return len(held)
+
+
+async def _quote(ctx: Context, held: Claim) -> None:
+    await ctx.pressure.ease()
+    async with ctx.db.read() as tx:
+        request = await tx.get_one(Request, held.row_id)
+    job = JobRequest.from_json(request.job)
+    if job.offer_id:
+        job = replace(job, candidates=(job.offer_id.partition(":")[0],))
+    # A request that is asked again must not be answered with the prices that have just proved wrong.
+    market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0)
+    offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
+    if job.offer_id:
+        offers = tuple(o for o in offers if o.id == job.offer_id)
+    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities)
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            if ranked.options:
+                await _offer(ctx, tx, request, held, ranked, market, now)
+            else:
+                await _nothing(tx, request, held, ranked, market, now)
+    except StaleMove:
+        return  # It was cancelled while the clouds were asked.
+    ctx.hints.outbox.set()
+
+
+async def _offer(
+    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime
+) -> None:
+    """Store the quote with its options and buttons, and put the request up for decision."""
+    version = request.quote_version + 1
+    quote = Quote(
+        id=new_id("quo", now),
+        request_id=request.id,
+        version=version,
+        created_at=now,
+        expires_at=now + timedelta(seconds=ctx.policy.quote_ttl_s),
+        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
+        clouds=[_answer(a) for a in market.answers],
+    )
+    tx.add(quote)
+    await tx.flush()
+    # People count the lines that they see, so the numbers follow the list and not the whole market.
+    options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
+    tx.add_all(options)
+    tx.add_all(
+        Token(
+            token=secrets.token_urlsafe(18),
+            request_id=request.id,
+            quote_version=version,
+            action="approve",
+            option_id=option.id,
+        )
+        for option in options
+    )
+    tx.add(Token(token=secrets.token_urlsafe(18), request_id=request.id, quote_version=version, action="reject"))
+    job = JobRequest.from_json(request.job)
+    override = await override_of(tx, request.id)
+    worst = max(option.worst_usd for option in options)
+    expected = max(option.expected_usd for option in options)
+    needed = plan(ctx.policy, worst, expected, job.hours, override.state if override else None)
+    expires_at = now + timedelta(seconds=ctx.policy.request_ttl_s)
+    moved = await move(
+        tx,
+        Request,
+        request.id,
+        RequestState.PENDING,
+        at=now,
+        actor=SYSTEM,
+        claim=held.token,
+        only_from=frozenset({RequestState.QUOTING}),
+        values={
+            "quote_version": version,
+            "rule": needed.rule,
+            "required_approvals": max(1, needed.required),
+            "chosen_option_id": None,
+            "expires_at": expires_at,
+            "due_at": expires_at,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    if needed.needs_override and override is None:
+        verdict = duration.check(job.hours, Decimal(0), ctx.policy)
+        await asking.ask_override(tx, moved, verdict.sentence, now)
+
+
+async def _nothing(tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime) -> None:
+    """Nothing fits: say why, in the order in which the market was narrowed."""
+    reasons = [e.sentence for e in ranked.excluded] + [a.sentence for a in market.answers if not a.ok]
+    job = JobRequest.from_json(request.job)
+    lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
+    sentence = " ".join([lead, *reasons])
+    if request.outcome:
+        sentence = f"{request.outcome} {sentence}"
+    await move(
+        tx,
+        Request,
+        request.id,
+        RequestState.UNAVAILABLE,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        claim=held.token,
+        values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+    )
+    await asking.end_waiting_session(tx, request.id, "no_offer", sentence, now)
+
+
+def _answer(answer: CloudAnswer) -> dict[str, object]:
+    return {
+        "cloud": answer.cloud,
+        "ok": answer.ok,
+        "count": answer.count,
+        "at": answer.at.isoformat(),
+        "sentence": answer.sentence,
+    }
+
+
+def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> Option:
+    price = option.offer.price_usd_h
+    if price is None:
+        raise ValueError(f"{option.offer.id} was ranked without a price")
+    return Option(
+        id=new_id("opt", now),
+        quote_id=quote_id,
+        rank=place,
+        cloud=option.offer.cloud,
+        offer_key=option.offer.key,
+        price_usd_h=price,
+        best_usd=option.estimate.best_usd,
+        expected_usd=option.estimate.expected_usd,
+        worst_usd=option.estimate.worst_usd,
+        marks=list(option.marks),
+        why=option.why,
+        offer=offer_to_json(option.offer),
+        estimate=estimate_to_json(option.estimate),
+    )
+
+
+async def expire_due(ctx: Context) -> int:
+    """Close the requests that nobody decided in time. Their buttons go with the message's next version."""
+    now = ctx.clock.now()
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Request, now=now, states={RequestState.PENDING}, limit=BATCH, lease=lease)
+    for one in held:
+        async with ctx.db.write() as tx:
+            request = await tx.get_one(Request, one.row_id)
+            waited = say_hours(Decimal(ctx.policy.request_ttl_s) / 3600)
+            sentence = f"Nobody decided within {waited}, so the request expired."
+            try:
+                await move(
+                    tx,
+                    Request,
+                    one.row_id,
+                    RequestState.EXPIRED,
+                    at=now,
+                    actor=SYSTEM,
+                    reason=sentence,
+                    claim=one.token,
+                    only_from=frozenset({RequestState.PENDING}),
+                    values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                )
+            except StaleMove:
+                continue
+            await asking.close_family(tx, request, RequestState.EXPIRED, sentence, now, SYSTEM)
+    if held:
+        ctx.hints.outbox.set()
+    return len(held)

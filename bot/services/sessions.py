@@ -1,0 +1,75 @@
+"""Sessions as people see them: list, status, and an end by their owner or by an approver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bot.rules.approval import is_approver
+from bot.services.commands import Reply, Terminate
+from bot.services.context import Context
+from bot.services.ending import end_session
+from ledger.models import Request
+from ledger.moves import StaleMove
+from ledger.reads import RequestView, SessionView, pending_requests, request_view, resolve, session_view, session_views
+from ledger.states import SessionState
+from ledger.values import Actor, short_id
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What `/gpu list` shows: live sessions, and requests that wait for offers or for a decision."""
+
+    sessions: tuple[SessionView, ...]
+    requests: tuple[Request, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One request in full, and its session when there is one."""
+
+    request: RequestView
+    session: SessionView | None
+
+
+async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
+    """Everybody's sessions and requests, or only those of one person."""
+    owner = actor.ref if actor else None
+    async with ctx.db.read() as tx:
+        return Overview(tuple(await session_views(tx, owner=owner)), tuple(await pending_requests(tx, requester=owner)))
+
+
+async def status(ctx: Context, text: str) -> Status:
+    """The request or session that `text` names. LookupError with the sentence for people when it names none."""
+    async with ctx.db.read() as tx:
+        request, session = await resolve(tx, text)
+        shown = await session_view(tx, session.id) if session else None
+        return Status(await request_view(tx, request.id), shown)
+
+
+async def terminate(ctx: Context, command: Terminate) -> Reply:
+    """End a session now. Its owner may, and approvers may; what it cost is booked when its end is proved."""
+    facts = command.decider
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            _, session = await resolve(tx, command.session)
+            if session is None:
+                return Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
+            data = {"session_id": session.id}
+            outsider = not facts.known or not facts.team_ok or facts.is_deleted
+            if outsider or (session.owner != facts.actor.ref and not is_approver(ctx.policy, facts)):
+                return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
+            sentence = command.reason.strip() or "Ended on request."
+            await end_session(ctx, tx, session.id, "asked", sentence, facts.actor, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    except StaleMove as stale:
+        over = stale.now in (SessionState.TERMINATED, SessionState.FAILED)
+        word = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
+        return Reply(False, "already_ending", f"Session {short_id(stale.row_id)} {word}.", {"session_id": stale.row_id})
+    ctx.hints.instances.set()
+    ctx.hints.outbox.set()
+    ordered = (
+        f"The end of session {short_id(session.id)} is ordered; it is confirmed when the cloud no longer lists it."
+    )
+    return Reply(True, "terminating", ordered, data)

@@ -1,0 +1,201 @@
+"""What follows when an instance becomes real, or stops being: deadlines, last accruals, the session's next state."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.spend import billed_rate
+from bot.services import asking
+from bot.services.context import Context
+from bot.services.metering import accrue
+from bot.services.placing import replace
+from ledger.lookups import accrued_of_session, grants_of_session, instances_of_session, open_instances_of_session
+from ledger.models import GrantRow, Instance, Request, Session
+from ledger.moves import move
+from ledger.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.values import SYSTEM, Actor, GrantKind, ProofOfEnd
+from ledger.writes import Tx, amend
+from providers.base import BillingStart, Capabilities, InstanceStatus, ObservedInstance
+
+HOUR_S = 3600
+#: A year: beyond every approved end, and within what a time can be added to.
+LONGEST_S = 8760.0 * HOUR_S
+ADOPTABLE = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
+LOST = "The instance is no longer at the cloud, and nobody here ended it."
+
+
+async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, now: datetime) -> Instance:
+    """The cloud confirmed our instance: it is LIVE, its grant is used, and the approved hours start to run.
+
+    Hours count from the first moment that the cloud may bill, which is when the create was sent.
+    """
+    row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    sent_at = row.sent_at or row.created_at
+    capabilities = ctx.providers[row.cloud].capabilities
+    from_create = capabilities.billing.starts is BillingStart.CREATE
+    row = await move(
+        tx,
+        Instance,
+        instance_id,
+        InstanceState.LIVE,
+        at=now,
+        actor=SYSTEM,
+        only_from=ADOPTABLE,
+        values={
+            "ref": seen.ref,
+            "live_at": now,
+            "machine_id": seen.machine_id or row.machine_id,
+            "status": str(seen.status),
+            "status_text": seen.status_text,
+            "billing_from": (seen.created_at or sent_at) if from_create else _started(seen, sent_at, capabilities, now),
+            "outcome": "",
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
+    else:
+        # A replacement runs until the end that was approved for its predecessor.
+        kept = session.deadline if grant.kind == GrantKind.REPLACE else None
+        end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
+        await _ends_at(ctx, tx, session, _paid_until(row, grant, row.price_usd_h, end), now)
+        await check_rate(ctx, tx, row, grant, seen, now)
+    return row
+
+
+def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabilities, now: datetime) -> datetime | None:
+    """Since when an instance runs that is seen for the first time; None while it does not.
+
+    Where the cloud does not say, one that is found running is taken to have booted as long as boots there take.
+    """
+    if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING:
+        return seen.started_at
+    return min(now, sent_at + timedelta(seconds=capabilities.boot_expected_s))
+
+
+async def check_rate(
+    ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
+) -> bool:
+    """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
+    verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
+    if not verdict.allowed:
+        await end_instance(tx, row, verdict.code, verdict.sentence, now, SYSTEM)
+    if seen.price_usd_h is not None and seen.price_usd_h > 0:
+        if seen.price_usd_h != row.price_usd_h:
+            await amend(tx, Instance, row.id, price_usd_h=seen.price_usd_h)
+        session = await tx.get_one(Session, row.session_id, populate_existing=True)
+        if verdict.allowed and session.deadline is not None:
+            end = _paid_until(row, grant, seen.price_usd_h, session.deadline)
+            await _ends_at(ctx, tx, session, end, now)
+    return verdict.allowed
+
+
+def _paid_until(row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
+    """`end`, or earlier where the approved amount pays for less time at this rate, in whole seconds."""
+    if price_usd_h <= 0:
+        return end
+    paid_s = min(float(grant.total_cap_usd / price_usd_h) * HOUR_S, LONGEST_S)
+    return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))
+
+
+async def _ends_at(ctx: Context, tx: Tx, session: Session, end: datetime, now: datetime) -> None:
+    """Set the session's end. A new end is announced, even when another one was announced before."""
+    if end != session.deadline:
+        warn_at = max(end - timedelta(seconds=ctx.policy.warn_before_end_s), now)
+        await amend(tx, Session, session.id, deadline=end, due_at=warn_at, warned_at=None)
+
+
+async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """Order the end of one instance. It is *gone* only when that is proved."""
+    await move(
+        tx,
+        Instance,
+        row.id,
+        InstanceState.TERMINATING,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        values={
+            "outcome_code": code,
+            "outcome": sentence,
+            "absent_at": [],
+            "terminate_asked_at": now,
+            "due_at": now,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+
+
+async def gone(ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, ended_at: datetime, now: datetime) -> None:
+    """It is proved that the instance is gone: book the rest, close the row, and let the session go on."""
+    await accrue(ctx, tx, row, ended_at, final=True)
+    lost = row.state is not InstanceState.TERMINATING
+    await move(
+        tx,
+        Instance,
+        row.id,
+        InstanceState.GONE,
+        at=now,
+        actor=SYSTEM,
+        reason=LOST if lost else row.outcome,
+        version=row.version,
+        proof=proof,
+        values={
+            "billing_until": ended_at,
+            "ended_at": ended_at,
+            "outcome_code": "lost" if lost else row.outcome_code,
+            "outcome": LOST if lost else row.outcome,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    await settle(ctx, tx, row.session_id, now)
+
+
+async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
+    """When nothing of a session is open any more: end it, replace what failed, or ask again."""
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    if await open_instances_of_session(tx, session_id):
+        return
+    spent = await accrued_of_session(tx, session_id)
+    for grant in await grants_of_session(tx, session_id):
+        if grant.state is GrantState.OPEN:
+            await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM)
+        await asking.release(tx, grant, now, spent_usd=spent)
+    if session.state is SessionState.TERMINATING:
+        await _terminated(tx, session, now, session.end_code, session.end_reason)
+    elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
+        last = (await instances_of_session(tx, session_id))[-1]
+        ended = {"end_code": last.outcome_code, "end_reason": last.outcome}
+        await move(
+            tx, Session, session_id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=last.outcome, values=ended
+        )
+        await _terminated(tx, session, now, last.outcome_code, last.outcome)
+    elif session.state is SessionState.PROVISIONING:
+        await _replace_or_ask(ctx, tx, session, now)
+
+
+async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
+    values = {"ended_at": now, "end_code": code, "end_reason": sentence, "due_at": None}
+    await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
+
+
+async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+    """The instance failed before it was ready and is gone."""
+    last = (await instances_of_session(tx, session.id))[-1]
+    await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome)
+    if session.replacements_left > 0 and await replace(ctx, tx, session.id, now):
+        await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
+        ctx.hints.instances.set()
+        return
+    request = await tx.get_one(Request, session.request_id, populate_existing=True)
+    if request.state is RequestState.APPROVED:
+        await asking.ask_again(tx, request.id, last.outcome, now, failed_machine=last.machine_id)
+        ctx.hints.requests.set()

@@ -1,0 +1,155 @@
+"""Instances that carry our label and have no open row: duplicates, and creates that landed after they were given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.breaker import trips
+from bot.rules.labels import LabelKind, LabelReading
+from bot.services.context import Context
+from bot.services.ending import page
+from bot.services.metering import accrue_stray
+from ledger.events import announce, record
+from ledger.lookups import instances_by_label, open_strays
+from ledger.models import Instance, Stray
+from ledger.moves import StaleMove, move
+from ledger.states import OPEN_INSTANCE, NotificationKind, StrayState
+from ledger.values import SYSTEM, Absence, ProofOfEnd, new_id
+from ledger.writes import Tx, add_stray, amend
+from providers.base import InstanceStatus, Listing, ObservedInstance, Provider
+from providers.errors import ProviderError
+
+DUPLICATE = "A second instance of one create; the first one is kept."
+LATE = "It showed up after its create had been given up."
+ROWLESS = "It carries a valid label of this deployment but has no row here."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Find:
+    item: ObservedInstance
+    reading: LabelReading
+    row: Instance | None
+
+
+async def note_strays(ctx: Context, provider: Provider, listing: Listing, running: int) -> bool:
+    """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is."""
+    async with ctx.db.read() as tx:
+        finds = await _finds(ctx, tx, listing)
+        known = {stray.ref: stray for stray in await open_strays(tx, listing.cloud, listing.account)}
+    if not finds and not known:
+        return False
+    now = ctx.clock.now()
+    condemned = [find for find in finds if _is_condemned(ctx, known.get(find.item.ref), find, now)]
+    problem = trips(running, len(condemned), 0)
+    if problem:
+        await page(ctx, f"breaker/{listing.cloud}", f"{listing.cloud}: {problem}")
+        return True
+    seen = {find.item.ref for find in finds}
+    steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
+    steps += [_missing(ctx, stray, listing, now) for stray in known.values() if stray.ref not in seen]
+    for step in steps:
+        try:
+            await step
+        except StaleMove:
+            log.info("a stray of %s was moved by somebody else", listing.cloud)
+    await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
+    return True
+
+
+async def _finds(ctx: Context, tx: Tx, listing: Listing) -> list[_Find]:
+    """Listed instances whose label is ours while no open row holds exactly this instance."""
+    read = [(item, ctx.labels.read(item.name)) for item in listing.items]
+    ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
+    rows = await instances_by_label(tx, [reading.label for _, reading in ours])
+    finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
+    return [find for find in finds if _is_stray(find)]
+
+
+def _is_stray(find: _Find) -> bool:
+    """A row that waits for its instance, or holds this very one, makes it no stray."""
+    if find.row is None or find.row.state not in OPEN_INSTANCE:
+        return True
+    return find.row.ref is not None and find.row.ref != find.item.ref
+
+
+def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime) -> bool:
+    """Two sightings far enough apart condemn what has a row; what has none is never ended at sight."""
+    if stray is None or find.row is None:
+        return False
+    return now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+
+
+async def _sighted(
+    ctx: Context, find: _Find, stray: Stray | None, listing: Listing, now: datetime, *, condemn: bool
+) -> None:
+    reason = ROWLESS if find.row is None else (DUPLICATE if find.row.state in OPEN_INSTANCE else LATE)
+    async with ctx.db.write() as tx:
+        if stray is None:
+            await _first_sighting(tx, find, listing, reason, now)
+            return
+        await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
+        if condemn and stray.state in (StrayState.SEEN, StrayState.QUARANTINED):
+            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=reason)
+
+
+async def _first_sighting(tx: Tx, find: _Find, listing: Listing, reason: str, now: datetime) -> None:
+    item = find.item
+    state = StrayState.QUARANTINED if find.row is None else StrayState.SEEN
+    stray_id = new_id("str", now)
+    new = await add_stray(
+        tx,
+        id=stray_id,
+        cloud=listing.cloud,
+        account=listing.account,
+        ref=item.ref,
+        label=find.reading.label,
+        state=state,
+        instance_id=find.row.id if find.row else None,
+        price_usd_h=item.price_usd_h if item.price_usd_h and item.price_usd_h > 0 else Decimal(0),
+        first_seen_at=now,
+        last_seen_at=now,
+        billing_from=_unbooked_from(find),
+        absent_at=[],
+        reason=reason,
+    )
+    if not new:
+        return
+    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
+    if find.row is None:
+        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination="channel:operators")
+
+
+def _unbooked_from(find: _Find) -> datetime | None:
+    """From when its cost is in no other entry: an instance that was taken for gone is booked until then."""
+    if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
+        return find.row.billing_until
+    return find.item.started_at or find.item.created_at
+
+
+async def _missing(ctx: Context, stray: Stray, listing: Listing, now: datetime) -> None:
+    absence = listing.absence(stray.ref, "")
+    if absence is None:
+        return
+    absences = [Absence(datetime.fromisoformat(at), stray.account) for at in stray.absent_at] + [absence]
+    proof = ProofOfEnd.from_absences(absences, ctx.timing.absence_rule, last_heartbeat_at=None)
+    async with ctx.db.write() as tx:
+        if proof is None:
+            kept = [a.at.isoformat() for a in absences]
+            await amend(tx, Stray, stray.id, version=stray.version, absent_at=kept)
+            return
+        await accrue_stray(tx, stray, proof.evidence[0])
+        values = {"ended_at": proof.evidence[0]}
+        await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
+
+
+async def _end(provider: Provider, ref: str) -> None:
+    try:
+        await provider.terminate(ref)
+    except ProviderError as error:
+        log.warning("the stray %s of %s was not ended: %s", ref, provider.name, error.code)

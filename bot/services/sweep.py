@@ -1,0 +1,176 @@
+"""One look at a cloud: what it lists is held against what the ledger says, and each difference is one small step.
+
+The order is law: list the cloud completely, then read the ledger, decide, read the row again in a transaction, act. The
+reverse order kills healthy instances that were made between the two. Booting, running, ending and unclear instances are
+all followed by this one listing per account, so the number of calls does not grow with the number of instances.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from bot.rules.breaker import trips
+from bot.services.asking import show_again
+from bot.services.booting import boot
+from bot.services.context import Context
+from bot.services.ending import page
+from bot.services.settling import adopt, check_rate, gone
+from bot.services.strays import note_strays
+from ledger.lookups import open_instances
+from ledger.models import GrantRow, Instance, Request
+from ledger.moves import StaleMove
+from ledger.states import InstanceState
+from ledger.values import Absence, ProofOfEnd
+from ledger.writes import amend
+from providers.base import InstanceStatus, Listing, ObservedInstance, Provider
+from providers.errors import ProviderError
+
+log = logging.getLogger(__name__)
+
+#: While an instance is in one of these, its cloud does not bill the GPU.
+UNBILLED = frozenset({InstanceStatus.STOPPED, InstanceStatus.ERROR, InstanceStatus.OFFLINE})
+RUNNING_STATES = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one look found; `urgent` asks for the next look soon, because something is booting or ending."""
+
+    listed: int
+    urgent: bool
+    problem: str = ""
+
+
+async def observe(ctx: Context, cloud: str) -> Pass:
+    """Look at one cloud once. A listing that fails proves nothing and changes nothing."""
+    provider = ctx.providers[cloud]
+    try:
+        listing = await provider.list()
+    except ProviderError as error:
+        log.warning("%s could not be listed: %s", cloud, error.code)
+        return Pass(0, urgent=True, problem=error.message)
+    async with ctx.db.read() as tx:
+        rows = await open_instances(tx, cloud, provider.account)
+    seen = _match(rows, listing)
+    running = [row for row in rows if row.state in RUNNING_STATES]
+    vanished = [row for row in running if row.id not in seen and _should_be_listed(row, listing, provider)]
+    problem = trips(len(running), 0, len(vanished))
+    if problem:
+        await page(ctx, f"breaker/{cloud}", f"{cloud}: {problem}")
+        rows = [row for row in rows if row not in vanished]
+    steps = await asyncio.gather(*(_step(ctx, provider, row, seen.get(row.id), listing) for row in rows))
+    strays = await note_strays(ctx, provider, listing, len(running))
+    if any(steps) or strays:
+        ctx.hints.outbox.set()
+        ctx.hints.instances.set()
+        ctx.hints.requests.set()
+    return Pass(len(listing.items), urgent=strays or any(_is_urgent(row) for row in rows), problem=problem or "")
+
+
+def _match(rows: list[Instance], listing: Listing) -> dict[str, ObservedInstance]:
+    """Rows to what the listing shows for them: by the cloud's id, or by the full name while there is no id."""
+    by_ref = {item.ref: item for item in listing.items}
+    by_name = {item.name: item for item in reversed(listing.items) if item.name}
+    found = {row.id: by_ref.get(row.ref) if row.ref else by_name.get(row.name) for row in rows}
+    return {
+        row_id: item
+        for row_id, item in found.items()
+        if item is not None and item.status is not InstanceStatus.TERMINATED
+    }
+
+
+def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bool:
+    """A row that came to life within the cloud's visibility lag may be missing for that reason alone."""
+    lag = timedelta(seconds=provider.capabilities.visibility_lag_s)
+    return listing.at - (row.live_at or row.created_at) > lag
+
+
+def _is_urgent(row: Instance) -> bool:
+    return row.state is not InstanceState.STOPPED and (row.state is not InstanceState.LIVE or row.reachable_at is None)
+
+
+async def _step(
+    ctx: Context, provider: Provider, row: Instance, item: ObservedInstance | None, listing: Listing
+) -> bool:
+    """Move one row one step. True when something changed."""
+    try:
+        if row.state is InstanceState.SENDING:
+            return False  # Its sender is at work; a dead sender's row becomes unclear by its own deadline.
+        if item is None:
+            return await _absent(ctx, provider, row, listing)
+        if row.state is InstanceState.UNKNOWN:
+            async with ctx.db.write() as tx:
+                await adopt(ctx, tx, row.id, item, ctx.clock.now())
+            return True
+        return await _present(ctx, row, item)
+    except StaleMove:
+        return True
+
+
+async def _absent(ctx: Context, provider: Provider, row: Instance, listing: Listing) -> bool:
+    """Count a complete listing without it; enough of them prove its end, unless its own heartbeat says otherwise."""
+    absence = listing.absence(row.ref, row.name)
+    waiting = row.state in RUNNING_STATES and not _should_be_listed(row, listing, provider)
+    if absence is None or waiting or row.state is InstanceState.UNKNOWN or listing.account != row.account:
+        return False
+    absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
+    rule = ctx.timing.absence_rule
+    proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=row.heartbeat_at)
+    async with ctx.db.write() as tx:
+        if proof is None:
+            kept = [a.at.isoformat() for a in absences]
+            return await amend(tx, Instance, row.id, version=row.version, absent_at=kept)
+        # The cloud stopped billing when it took the order; an instance that vanished did so by its first absence.
+        ended_at = row.terminate_acked_at or proof.evidence[0]
+        await gone(ctx, tx, row, proof, min(ended_at, proof.evidence[0]), ctx.clock.now())
+    return True
+
+
+async def _present(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
+    """Write down what changed, watch the rate, and go on with the boot."""
+    now = ctx.clock.now()
+    changes = _changes(row, item, now)
+    lag = timedelta(seconds=ctx.providers[row.cloud].capabilities.visibility_lag_s)
+    if row.terminate_acked_at is not None and now - row.terminate_acked_at > lag:
+        # The cloud took the order and did not do it, so it bills on: the next order that it takes counts.
+        changes["terminate_acked_at"] = None
+    if changes:
+        async with ctx.db.write() as tx:
+            if not await amend(tx, Instance, row.id, version=row.version, **changes):
+                return True
+            if "status" in changes or "ssh_host" in changes:
+                await show_again(tx, await tx.get_one(Request, row.request_id), now)
+            if row.state in RUNNING_STATES:
+                grant = await tx.get_one(GrantRow, row.grant_id)
+                fresh = await tx.get_one(Instance, row.id, populate_existing=True)
+                if not await check_rate(ctx, tx, fresh, grant, item, now):
+                    return True
+    if row.state is InstanceState.LIVE and row.reachable_at is None:
+        return await boot(ctx, row.id, item) or bool(changes)
+    return bool(changes)
+
+
+def _changes(row: Instance, item: ObservedInstance, now: datetime) -> dict[str, Any]:
+    """Only what differs, so that an unchanged fleet costs no write."""
+    seen: dict[str, Any] = {
+        "status": str(item.status),
+        "status_text": item.status_text,
+        "machine_id": item.machine_id or row.machine_id,
+        "absent_at": [],
+    }
+    if item.ssh is not None:
+        seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
+    if row.billing_from is None and item.status is InstanceStatus.RUNNING:
+        seen["billing_from"] = item.started_at or now
+    elif row.billing_from is not None and item.status in UNBILLED:
+        seen["billing_until"] = row.billing_until or now
+    elif row.billing_from is not None and row.billing_until is not None and item.status is InstanceStatus.RUNNING:
+        # The GPU's time goes on where it stopped: what it paused for is left out.
+        seen |= {"billing_from": row.billing_from + (now - row.billing_until), "billing_until": None}
+    if item.price_usd_h is not None and item.price_usd_h > row.price_usd_h and item.status is InstanceStatus.RUNNING:
+        seen["price_usd_h"] = item.price_usd_h
+    return {name: value for name, value in seen.items() if getattr(row, name) != value}

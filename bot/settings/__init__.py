@@ -1,0 +1,19 @@
+"""Typed settings: environment, `.env`, an optional policy file, and two secrets kept beside the ledger."""
+
+from bot.settings.environment import Settings, SettingsError, SlackMode, known_variables, load
+from bot.settings.identity import identity, private_directory, refuse_loose
+from bot.settings.policy_file import PolicyFile, PolicyFileError, read_policy_file
+
+__all__ = [
+    "PolicyFile",
+    "PolicyFileError",
+    "Settings",
+    "SettingsError",
+    "SlackMode",
+    "identity",
+    "known_variables",
+    "load",
+    "private_directory",
+    "read_policy_file",
+    "refuse_loose",
+]

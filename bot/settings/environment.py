@@ -1,0 +1,361 @@
+"""Settings from the environment and from `.env`. Unknown names are refused, so that a typing error is not a default.
+
+Which variables a cloud has is written in the registry of clouds, so a new cloud needs no line here. A cloud whose
+required variables are not all set is absent: it is neither asked nor offered.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError, PydanticUndefined
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from providers.registry import REGISTRY, ProviderEntry
+
+Clouds = Mapping[str, ProviderEntry]
+PREFIX = "GPU_SHOPPER_"
+DATABASE_FILE = "gpu-shopper.db"
+
+
+#: What a secret looks like, because a token pasted into the wrong variable is the usual mistake.
+SHAPES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "slack_bot_token": (r"xoxb-\S+", "a bot token, which starts with xoxb-"),
+        "slack_app_token": (r"xapp-\S+", "an app-level token, which starts with xapp-"),
+        "slack_signing_secret": (r"[0-9A-Za-z]{16,}", "at least 16 letters and digits"),
+        "label_key": (r"(?:[0-9a-fA-F]{2}){16,}", "at least 32 hexadecimal digits"),
+    }
+)
+
+
+class SlackMode(StrEnum):
+    """How Slack reaches this process. AUTO is Socket Mode when there is an app-level token, HTTP otherwise."""
+
+    AUTO = "auto"
+    SOCKET = "socket"
+    HTTP = "http"
+
+
+class LogFormat(StrEnum):
+    """AUTO is readable on a terminal and JSON everywhere else."""
+
+    AUTO = "auto"
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class LogLevel(StrEnum):
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class SettingsError(ValueError):
+    """One or more settings cannot be used. Each line names one, says what is wrong and shows a right example."""
+
+
+def _home() -> Path:
+    return Path("~/.local/share/gpu-shopper").expanduser()
+
+
+def _setting(default: Any, doc: str, example: str, **more: Any) -> Any:
+    return Field(default=default, description=doc, examples=[example], **more)
+
+
+class Settings(BaseSettings):
+    """Everything that differs between two installations and is not policy. Secrets never show in a repr."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_file=None, extra="ignore", frozen=True, env_ignore_empty=True, populate_by_name=True
+    )
+
+    data_dir: Path = Field(
+        default_factory=_home,
+        description="Folder of the SQLite database and of the two identity files; mode 0700.",
+        examples=["/var/lib/gpu-shopper"],
+    )
+    database_url: SecretStr | None = _setting(
+        None,
+        "Where the ledger is. Empty: the file gpu-shopper.db in the data folder.",
+        "postgresql+asyncpg://gpu:PASSWORD@db.example.com/gpu",
+    )
+    policy: Path | None = _setting(None, "The policy file (docs/policy.md). Empty: every default.", "policy.yml")
+    slack_bot_token: SecretStr | None = _setting(
+        None,
+        "Bot token of the Slack app (OAuth & Permissions).",
+        "xoxb-…",
+        validation_alias="SLACK_BOT_TOKEN",
+    )
+    slack_signing_secret: SecretStr | None = _setting(
+        None,
+        "Signing secret of the Slack app (Basic Information); needed in HTTP mode.",
+        "8f742231b10e8888abcd99yyyzzz85a5",
+        validation_alias="SLACK_SIGNING_SECRET",
+    )
+    slack_app_token: SecretStr | None = _setting(
+        None,
+        "App-level token with connections:write (Basic Information); it switches Socket Mode on.",
+        "xapp-…",
+        validation_alias="SLACK_APP_TOKEN",
+    )
+    slack_mode: SlackMode = _setting(SlackMode.AUTO, "auto, socket or http.", "socket")
+    slack_api_url: str = _setting(
+        "https://slack.com/api/", "Base address of Slack's Web API.", "https://slack.com/api/", pattern="^https?://.+/$"
+    )
+    slack_team_id: str | None = _setting(
+        None, "Workspace whose members may act. Empty: asked of Slack.", "T012AB3CD", pattern="^[TE][A-Z0-9]+$"
+    )
+    slack_command: str = _setting(
+        "/gpu", "The slash command, as in the app's manifest.", "/gpu", pattern="^/[a-z0-9_-]{1,31}$"
+    )
+    slack_proxy: str | None = _setting(
+        None, "HTTP proxy for calls to Slack; the usual proxy variables are ignored.", "http://proxy.example.com:3128"
+    )
+    approvals_channel: str | None = _setting(
+        None,
+        "Slack channel where requests are shown. Empty: where each was asked.",
+        "C0123ABCD",
+        pattern="^[CG][A-Z0-9]+$",
+    )
+    operators_channel: str | None = _setting(
+        None, "Slack channel for what operators must know: strays, pages.", "C0123ABCD", pattern="^[CG][A-Z0-9]+$"
+    )
+    host: str = _setting("127.0.0.1", "Address that the HTTP server listens on.", "0.0.0.0")  # noqa: S104
+    port: int = _setting(8080, "Port of the HTTP server.", "8080", ge=0, le=65535)
+    label_key: SecretStr | None = _setting(
+        None,
+        "Key under the labels of instances, hexadecimal. Empty: made once and kept in the data folder.",
+        "6f0c…64 hexadecimal digits",
+    )
+    deployment: str | None = _setting(
+        None,
+        "Four characters that tell this deployment's instances from another's. Empty: made once and kept.",
+        "prd1",
+        pattern="^[0-9abcdefghjkmnpqrstvwxyz]{4}$",
+    )
+    log_level: LogLevel = _setting(LogLevel.INFO, "debug, info, warning or error.", "info")
+    log_format: LogFormat = _setting(LogFormat.AUTO, "auto, json or console.", "json")
+    practice: bool = _setting(
+        False, "Lifts the floors of the timing; refused unless every address is on this machine.", "false"
+    )
+    #: Cloud → its adapter's Config, for the clouds whose secrets are all there.
+    clouds: Mapping[str, BaseModel] = Field(default_factory=dict, exclude=True)
+
+    @classmethod
+    def settings_customise_sources(  # type: ignore[override] # The sources that we do not use come as keywords.
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 # The library calls this by keyword.
+        init_settings: PydanticBaseSettingsSource,
+        **_: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Only what `load` hands over: it reads the environment and `.env` itself, so that nothing slips by."""
+        return (init_settings,)
+
+    @field_validator("slack_bot_token", "slack_signing_secret", "slack_app_token", "label_key")
+    @classmethod
+    def _shape(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        pattern, wanted = SHAPES[str(info.field_name)]
+        if value is not None and not re.fullmatch(pattern, value.get_secret_value()):
+            raise PydanticCustomError("shape", "It should be {wanted}", {"wanted": wanted})
+        return value
+
+    @field_validator("data_dir", "policy")
+    @classmethod
+    def _expand(cls, value: Path | None) -> Path | None:
+        return None if value is None else value.expanduser()
+
+    @property
+    def database(self) -> str:
+        """The URL of the ledger, with its default filled in. It may hold a password: never print it."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        return f"sqlite+aiosqlite:///{self.data_dir / DATABASE_FILE}"
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The database file, or None when the ledger is on PostgreSQL."""
+        scheme, _, rest = self.database.partition(":///")
+        return Path(rest.partition("?")[0]) if scheme.startswith("sqlite") else None
+
+    @property
+    def identity_dir(self) -> Path:
+        """Where the label key lives: beside the SQLite file, or in the data folder."""
+        return self.sqlite_file.parent if self.sqlite_file else self.data_dir
+
+    @property
+    def socket_mode(self) -> bool:
+        """True when Slack is reached through Socket Mode."""
+        return self.slack_mode is SlackMode.SOCKET or (
+            self.slack_mode is SlackMode.AUTO and self.slack_app_token is not None
+        )
+
+    def missing_for_slack(self) -> tuple[str, ...]:
+        """The variables that Slack still needs in the mode that is chosen."""
+        second = ("SLACK_APP_TOKEN", self.slack_app_token)
+        if not self.socket_mode:
+            second = ("SLACK_SIGNING_SECRET", self.slack_signing_secret)
+        return tuple(name for name, value in (("SLACK_BOT_TOKEN", self.slack_bot_token), second) if value is None)
+
+    def secrets(self) -> Iterator[str]:
+        """Every secret value in here, for the redaction of the logs."""
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, SecretStr):
+                yield value.get_secret_value()
+        for config in self.clouds.values():
+            for name in type(config).model_fields:
+                value = getattr(config, name)
+                if isinstance(value, SecretStr):
+                    yield value.get_secret_value()
+
+
+def variable_of(field: str) -> str:
+    """The environment variable behind one field of `Settings`."""
+    return str(Settings.model_fields[field].validation_alias or f"{PREFIX}{field}".upper())
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: for the unknown-name check, `doctor` and the generated docs."""
+
+    name: str
+    doc: str
+    default: str
+    example: str
+    secret: bool
+    cloud: str = ""
+
+
+def cloud_variables(entry: ProviderEntry) -> tuple[Variable, ...]:
+    """The variables of one cloud, those without which it is absent first."""
+    found = []
+    for name, field in {**entry.required, **entry.optional}.items():
+        item = entry.config_class.model_fields[field]
+        secret = item.annotation is SecretStr
+        default = "" if secret or item.default in (None, PydanticUndefined) else str(item.default)
+        doc = f"Credential of {entry.name}; made at {entry.where}." if secret else f"{field} of {entry.name}."
+        found.append(Variable(name, item.description or doc, default, default or "…", secret, entry.name))
+    return tuple(found)
+
+
+def known_variables(clouds: Clouds = REGISTRY) -> tuple[Variable, ...]:
+    """Every variable that is read, in the order of the docs."""
+    own = [
+        Variable(
+            name=variable_of(name),
+            doc=item.description or "",
+            default=_default_text(name, item),
+            example=str((item.examples or [""])[0]),
+            secret=item.annotation == SecretStr | None,
+        )
+        for name, item in Settings.model_fields.items()
+        if not item.exclude
+    ]
+    theirs = [variable for entry in clouds.values() for variable in cloud_variables(entry)]
+    return (*own, *theirs)
+
+
+def _default_text(name: str, item: FieldInfo) -> str:
+    if name == "data_dir":
+        return "~/.local/share/gpu-shopper"
+    if isinstance(item.default, bool):
+        return str(item.default).lower()
+    return "" if item.default is None else str(item.default)
+
+
+def load(
+    clouds: Clouds = REGISTRY,
+    *,
+    env_file: Path | None = Path(".env"),
+    environ: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read the settings; the environment wins over `env_file`. Raises `SettingsError` with one line per complaint."""
+    found: dict[str, str] = {}
+    if env_file is not None and env_file.is_file():
+        read = DotEnvSettingsSource(Settings, env_file=env_file, env_file_encoding="utf-8").env_vars
+        found.update({key.upper(): value for key, value in read.items() if value})
+    found.update({key.upper(): value for key, value in (os.environ if environ is None else environ).items() if value})
+    known = {variable.name: variable for variable in known_variables(clouds)}
+    problems = [_unknown(name, known) for name in found if name.startswith(PREFIX) and name not in known]
+    values, configs = _own_values(found), {}
+    for cloud, entry in clouds.items():
+        try:
+            if not entry.missing(found):
+                configs[cloud] = entry.config(found)
+        except ValidationError as error:
+            by_field = {field: name for name, field in {**entry.required, **entry.optional}.items()}
+            problems += [_complaint(known[by_field[_place(e)]], e) for e in error.errors()]
+    settings: Settings | None = None
+    try:
+        settings = Settings.model_validate({**values, "clouds": configs})
+    except ValidationError as error:
+        problems += [_complaint(known[variable_of(_place(e))], e) for e in error.errors()]
+    if settings is not None:
+        problems += _practice_problems(settings, clouds)
+    if problems or settings is None:
+        raise SettingsError("\n".join(problems))
+    return settings
+
+
+def _own_values(found: Mapping[str, str]) -> dict[str, str]:
+    names = {field: variable_of(field) for field, item in Settings.model_fields.items() if not item.exclude}
+    return {field: found[name] for field, name in names.items() if name in found}
+
+
+def _place(error: Any) -> str:
+    return str(error["loc"][0])
+
+
+def _complaint(variable: Variable, error: Any) -> str:
+    says = "" if variable.secret else f" (it says {error['input']!r})"
+    return f"{variable.name}: {error['msg']}{says}. Example: {variable.name}={variable.example}"
+
+
+def _unknown(name: str, known: Mapping[str, Variable]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    return f"{name}: there is no such setting" + (
+        f"; did you mean {near[0]}?" if near else "; docs/settings.md has all"
+    )
+
+
+def _practice_problems(settings: Settings, clouds: Clouds) -> list[str]:
+    """Short timings are for stand-ins only, so every address must be on this machine."""
+    if not settings.practice:
+        return []
+    addresses = {"GPU_SHOPPER_SLACK_API_URL": settings.slack_api_url}
+    for cloud, config in settings.clouds.items():
+        for name, field in clouds[cloud].optional.items():
+            value = getattr(config, field)
+            if isinstance(value, str) and "://" in value:
+                addresses[name] = value
+    return [
+        f"GPU_SHOPPER_PRACTICE: {name} is {url}, which is not on this machine; practice needs an address such as "
+        "http://127.0.0.1:8081/"
+        for name, url in addresses.items()
+        if not loopback(url)
+    ]
+
+
+def loopback(url: str) -> bool:
+    """Whether a URL names this machine and nothing else."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,163 @@
+"""The optional policy file: YAML with the two sections `policy` and `timing`, checked key by key.
+
+Every complaint names the file, the line and the key, and shows what a right value looks like.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, fields
+from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_type_hints
+
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from bot.rules.policy import Policy, Timing
+
+SECTIONS: Mapping[str, type[Policy | Timing]] = MappingProxyType({"policy": Policy, "timing": Timing})
+
+#: Examples for the settings whose default (nothing) does not show what a value looks like.
+EXAMPLES: Mapping[str, object] = MappingProxyType(
+    {
+        "approvers": ["U012AB3CD"],
+        "approver_groups": ["S0614TZR7"],
+        "may_approve_not_pinged": ["U012AB3CD"],
+        "never_approve": ["U012AB3CD"],
+        "auto_approve_below_usd": 5,
+        "two_approvers_above_usd": 500,
+        "blocked_gpus": ["RTX5090"],
+        "blocked_hosts": ["vast:51234"],
+        "blocked_countries": ["CN"],
+    }
+)
+
+
+class PolicyFileError(ValueError):
+    """The policy file cannot be used; the message names the file, the key and a right example."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFile:
+    """What the file says, laid over the defaults."""
+
+    policy: Policy
+    timing: Timing
+
+
+def default_of(item: Field[Any]) -> Any:
+    """The default of one dataclass field, whichever way it is given."""
+    return item.default_factory() if item.default_factory is not MISSING else item.default
+
+
+def example_of(item: Field[Any]) -> str:
+    """One right line of YAML for a setting."""
+    value = EXAMPLES.get(item.name, default_of(item))
+    text = yaml.safe_dump(plain(value), default_flow_style=True, sort_keys=False, width=1000)
+    return f"{item.name}: {text.removesuffix('...' + chr(10)).strip()}"
+
+
+def plain(value: Any) -> Any:
+    """A default as YAML and JSON can write it."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile:
+    """Read `path` (None: every default). Raises `PolicyFileError`; `practice` lifts the floors of the timing."""
+    sections: dict[str, dict[str, Any]] = {}
+    if path is not None:
+        sections = _Reader(path).sections()
+    try:
+        policy = Policy(**sections.get("policy", {})).validated()
+        timing = Timing(**sections.get("timing", {})).validated(practice=practice)
+    except ValueError as error:
+        raise PolicyFileError(f"{path}: {error}") from error
+    return PolicyFile(policy, timing)
+
+
+class _Reader:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """Section → setting → checked value."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, key, body in self._items(self._root()):
+            if name not in SECTIONS:
+                wanted = " and ".join(SECTIONS)
+                raise self._error(key, f"`{name}` is not a section; a policy file has the sections {wanted}")
+            known = {item.name: item for item in fields(SECTIONS[name])}
+            hints = get_type_hints(SECTIONS[name])
+            found[name] = {
+                setting: self._value(at, known[self._known(at, setting, known)], hints[setting], node)
+                for setting, at, node in self._items(body)
+            }
+        return found
+
+    def _root(self) -> yaml.Node | None:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyFileError(f"{self._path}: the policy file cannot be read ({error})") from error
+        try:
+            return yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.YAMLError as error:
+            raise PolicyFileError(f"{self._path}: this is not YAML ({error}); a right file: {_sample()}") from error
+
+    def _items(self, node: yaml.Node | None) -> list[tuple[str, yaml.Node, yaml.Node]]:
+        if node is None or (isinstance(node, yaml.ScalarNode) and node.value in {"", "~", "null"}):
+            return []
+        if not isinstance(node, yaml.MappingNode):
+            raise self._error(node, f"expected `key: value` lines; a right file: {_sample()}")
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise self._error(key, f"`{key.value}` is there twice; keep one of the two")
+            seen.add(key.value)
+        return [(str(key.value), key, value) for key, value in node.value]
+
+    def _known(self, at: yaml.Node, setting: str, known: Mapping[str, Field[Any]]) -> str:
+        if setting in known:
+            return setting
+        near = difflib.get_close_matches(setting, known, n=1)
+        hint = f"; did you mean {near[0]}? Example: {example_of(known[near[0]])}" if near else ""
+        raise self._error(at, f"`{setting}` is not a setting{hint or '; docs/policy.md lists them all'}")
+
+    def _value(self, at: yaml.Node, item: Field[Any], hint: Any, node: yaml.Node) -> Any:
+        loader = yaml.SafeLoader("")
+        try:
+            raw = loader.construct_document(node)
+        except (yaml.YAMLError, ValueError) as error:
+            raise self._error(at, f"{item.name}: {error}. Example: {example_of(item)}") from error
+        finally:
+            loader.dispose()
+        if isinstance(raw, bool) and hint is not bool:
+            raise self._error(at, f"{item.name}: a yes or no does not belong here. Example: {example_of(item)}")
+        try:
+            checked = TypeAdapter(hint, config=ConfigDict(strict=False)).validate_python(_numbers(raw))
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            message = f"{item.name}: {problem} (it says {raw!r}). Example: {example_of(item)}"
+            raise self._error(at, message) from error
+        return MappingProxyType(checked) if isinstance(checked, dict) else checked
+
+    def _error(self, node: yaml.Node, message: str) -> PolicyFileError:
+        return PolicyFileError(f"{self._path}:{node.start_mark.line + 1}: {message}")
+
+
+def _numbers(raw: Any) -> Any:
+    """A YAML float as its decimal text, so that 1.1 stays 1.1; a true where a number belongs stays visible as text."""
+    if isinstance(raw, float):
+        return str(raw)
+    return raw
+
+
+def _sample() -> str:
+    return "policy: {approvers: [U012AB3CD], max_hours: 12}"

@@ -1,0 +1,93 @@
+"""What follows a click and a submitted dialog. Who may do what is judged by the services, from facts fetched now."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Final
+
+from bot.services import approvals, sessions
+from bot.services.commands import Decide, Reply, Terminate
+from bot.slack import commands, forms, modals
+from bot.slack.blocks.parts import safe
+from bot.slack.blocks.reply import answer
+from bot.slack.desk import Desk, Job
+from ledger.models import Request
+from ledger.values import JobRequest
+
+#: Outcomes of an approval after which the dialog about the amount is (still) wanted.
+AMOUNT_CODES: Final = frozenset({"amount_needed", "amount_mismatch", "bad_cap", "cap_raised"})
+
+_CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
+
+
+async def click(desk: Desk, job: Job) -> None:
+    """Process a button: approve, reject or terminate."""
+    verb = job.heard.action.partition(":")[0]
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    if verb == "terminate":
+        await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(job.heard.value, facts))))
+    elif verb == "reject":
+        reply = await approvals.preview(desk.ctx, Decide(job.heard.value, facts))
+        if reply.code == "reason_needed":
+            view = modals.reject(job.heard.value, desk.ctx.policy)
+            await desk.open(job, view, "The dialog could not be opened in time; click *Reject* again.")
+        else:
+            await desk.say(job, answer(reply))
+    else:
+        await _approve(desk, job, Decide(job.heard.value, facts))
+
+
+async def submitted(desk: Desk, job: Job) -> None:
+    """Process a dialog. Its fields were read once for the acknowledgement and are read again from the stored row."""
+    heard, policy = job.heard, desk.ctx.policy
+    if heard.view == modals.PROVISION:
+        wanted = forms.read_job(heard.values, policy)
+        if isinstance(wanted, JobRequest):
+            asked_in = heard.meta if _CHANNEL.fullmatch(heard.meta) else heard.user
+            # One form asks once, also when Slack shows an error and the same form is sent again.
+            await commands.submit(desk, job, wanted, asked_in, f"view:{heard.view_id}")
+        return
+    facts = await desk.directory.facts(heard.user, heard.team)
+    if heard.view == modals.REJECT:
+        reason = forms.read_reason(heard.values, policy)
+        if isinstance(reason, str):
+            reply = await approvals.decide(desk.ctx, Decide(heard.meta, facts, reason))
+            request = await _request(desk, reply)
+            if not reply.ok:
+                await desk.say(job, answer(reply), request.channel if request else "")
+        return
+    confirmed = forms.read_confirmation(heard.values)
+    if heard.view == modals.AMOUNT and isinstance(confirmed, tuple):
+        typed, cap_usd = confirmed
+        await _approve(desk, job, Decide(heard.meta, facts, typed_amount=typed, cap_usd=cap_usd))
+
+
+async def _approve(desk: Desk, job: Job, decide: Decide) -> None:
+    """Decide; where the amount must be typed (again), show the dialog. Answers are private, where the request is."""
+    reply = await approvals.decide(desk.ctx, decide)
+    request = await _request(desk, reply)
+    channel = request.channel if request else ""
+    if request is not None and reply.code in AMOUNT_CODES and "expected_usd" in reply.data:
+        problem = reply.sentence if decide.typed_amount is not None else ""
+        instead = f"{safe(problem)} The dialog could not be opened in time; click *Approve* again."
+        view = modals.amount(decide.token, _spend(request, reply), problem)
+        await desk.open(job, view, instead.strip(), channel)
+    elif not reply.ok or reply.code == "first_of_two":
+        await desk.say(job, answer(reply), channel)
+
+
+def _spend(request: Request, reply: Reply) -> modals.Spend:
+    return modals.Spend(
+        offer_id=str(reply.data["offer_id"]),
+        expected_usd=Decimal(reply.data["expected_usd"]),
+        worst_usd=Decimal(reply.data["worst_usd"]),
+        price_usd_h=Decimal(reply.data["price_usd_h"]),
+        time_h=JobRequest.from_json(request.job).hours,
+    )
+
+
+async def _request(desk: Desk, reply: Reply) -> Request | None:
+    request_id = reply.data.get("request_id")
+    async with desk.ctx.db.read() as tx:
+        return await tx.get(Request, str(request_id)) if request_id else None

@@ -1,0 +1,40 @@
+"""`/gpu help`, from the tables of the grammar, so that it cannot say anything else than what is understood."""
+
+from __future__ import annotations
+
+from bot.rules.grammar import SUBCOMMANDS, GrammarError, Subcommand
+from bot.rules.grammar_words import WORDS
+from bot.slack.blocks.parts import Message, code, context, header, safe, section
+
+
+def overview(command: str, topic: str = "") -> Message:
+    """Every subcommand with an example, or one of them in detail."""
+    found = next((sub for sub in SUBCOMMANDS if sub.name == topic), None)
+    if found is not None:
+        return _one(found, command)
+    lines = [f"{code(f'{command} {sub.usage}')} {sub.doc}" for sub in SUBCOMMANDS]
+    example = f"For example {code(f'{command} {SUBCOMMANDS[0].example}')}"
+    text = f"GPU Shopper: {' '.join(lines)} {example}"
+    hint = f"{code(f'{command} help provision')} lists every word."
+    return Message(text, (header("GPU Shopper"), section("\n".join(lines)), section(example), context(hint)))
+
+
+def _one(sub: Subcommand, command: str) -> Message:
+    lines = [f"{code(f'{command} {sub.usage}')} {sub.doc}", f"For example {code(f'{command} {sub.example}')}"]
+    blocks = [section("\n".join(lines))]
+    if sub.needs_hours:
+        words = [f"{code(word.example)} {word.doc}" for word in WORDS]
+        half = (len(words) + 1) // 2
+        blocks += [section("\n".join(words[:half])), section("\n".join(words[half:]))]
+        lines += words
+    return Message(" ".join(lines), tuple(blocks))
+
+
+def grammar_error(error: GrammarError, command: str) -> Message:
+    """What was wrong, the line with carets under the word, and a correct example."""
+    # A fenced block shows the carets in a fixed-width font; `caret` has no backtick in it that could end the fence.
+    shown = error.caret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    message = safe(error.message, 500)
+    example = f"For example {code(f'{command} {error.example}', 300)}"
+    text = f"{message} {example}"
+    return Message(text, (section(f":thinking_face: {message}\n```{shown}```\n{example}"),))

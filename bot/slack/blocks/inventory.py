@@ -1,0 +1,54 @@
+"""`/gpu inventory`: what is for sale now, with the ids that `offer=ID` takes."""
+
+from __future__ import annotations
+
+from bot.rules.ranking import RankedOption
+from bot.rules.wording import hours, rate
+from bot.services.catalog import Inventory
+from bot.slack.blocks import job as job_words
+from bot.slack.blocks.offers import Line, left_out, offers_table, reasons, spoken
+from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section
+from ledger.values import JobRequest
+
+
+def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
+    """Ranked offers with their ids. Nothing is reserved by looking."""
+    lines = [_line(option) for option in found.ranked.options]
+    absent = [answer.sentence for answer in found.answers if not answer.ok]
+    excluded = [one.sentence for one in found.ranked.excluded]
+    title = f"*{safe(job_words.gpus(job.gpu))}*, totals for {hours(job.hours)}"
+    notes = left_out(excluded, absent)
+    more: list[Block] = [notes] if notes is not None else []
+    more += [context(" · ".join(safe(age) for age in found.ages))] if found.ages else []
+    if not lines:
+        said = f"{title}: no offer fits now."
+        told = " ".join(safe(sentence) for sentence in (*absent, *excluded))
+        return Message(clip(f"{said} {told}", 3_900), (section(said), *more))
+    ids = "\n".join(
+        f"#{one.rank} {code(one.offer.id)} {rate(one.price_usd_h)}, {dollars(one.expected_usd)}" for one in lines
+    )
+    example = f"{command} provision offer={lines[0].offer.id} {_short(job)}"
+    hint = f"{found.ranked.answered} offers answered. Rent one with {code(example)}"
+    why = reasons(lines)
+    blocks = (section(title), offers_table(lines), *([why] if why else []), section(ids), *more, context(hint))
+    return Message(clip(f"{title}: {'; '.join(spoken(one) for one in lines)}", 3_900), blocks)
+
+
+def _line(option: RankedOption) -> Line:
+    estimate = option.estimate
+    return Line(
+        option.rank,
+        option.offer,
+        option.offer.price_usd_h or estimate.expected_usd * 0,
+        estimate.best_usd,
+        estimate.expected_usd,
+        estimate.worst_usd,
+        option.marks,
+        option.why,
+    )
+
+
+def _short(job: JobRequest) -> str:
+    """The hours as the grammar reads them."""
+    whole = job.hours == job.hours.to_integral_value()
+    return f"{job.hours.to_integral_value():f}h" if whole else f"{(job.hours * 60).to_integral_value():f}m"

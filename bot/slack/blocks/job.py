@@ -1,0 +1,52 @@
+"""What somebody asks for, in words."""
+
+from __future__ import annotations
+
+from bot.rules.wording import hours, rate
+from bot.slack.blocks.parts import dollars, percent, safe
+from ledger.values import GpuConstraint, JobRequest, SpotPolicy
+
+_SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}
+
+
+def title(job: JobRequest) -> str:
+    """`4× A100-80GB for 6 hours`, unescaped: for a header, a button or a plain text."""
+    return f"{gpus(job.gpu)} for {hours(job.hours)}"
+
+
+def gpus(gpu: GpuConstraint) -> str:
+    """`4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`; unescaped."""
+    count = str(gpu.count_min) if gpu.count_min == gpu.count_max else f"{gpu.count_min}–{gpu.count_max}"
+    names = list(gpu.names[:4]) + (["others"] if len(gpu.names) > 4 else [])
+    named = " or ".join(names) if names else "any GPU"
+    least, most = gpu.memory_gb_min, gpu.memory_gb_max
+    if least is not None and least == most:
+        named += f" with {least:f} GB"
+    elif least is not None and most is not None:
+        named += f" with {least:f} to {most:f} GB"
+    elif least is not None:
+        named += f" with {least:f} GB or more"
+    elif most is not None:
+        named += f" with {most:f} GB or less"
+    return f"{count}× {named}"
+
+
+def details(job: JobRequest) -> str:
+    """The limits that somebody set, as mrkdwn: `disk 50 GB · on-demand only · at most $50.00 in all`."""
+    parts = [f"disk {job.disk_gb} GB", _SPOT[job.spot]]
+    if job.budget_cap_usd is not None:
+        parts.append(f"at most {dollars(job.budget_cap_usd)} in all")
+    if job.max_price_usd_h is not None:
+        parts.append(f"at most {rate(job.max_price_usd_h)}")
+    if job.candidates:
+        parts.append("clouds " + ", ".join(safe(name, 40) for name in job.candidates[:6]))
+    if job.regions:
+        parts.append("regions " + ", ".join(safe(name, 40) for name in job.regions[:6]))
+    if job.min_reliability is not None:
+        parts.append(f"reliability {percent(job.min_reliability)} or more")
+    if job.offer_id:
+        parts.append(f"only offer {safe(job.offer_id, 80)}")
+    for word, value in (("model", job.model), ("image", job.image), ("runs", job.run)):
+        if value:
+            parts.append(f"{word} {safe(value, 80)}")
+    return " · ".join(parts)

@@ -1,0 +1,71 @@
+"""`/gpu list`: live sessions, and requests that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from bot.rules.wording import rate
+from bot.services.sessions import Overview
+from bot.slack.blocks import job as job_words
+from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, person, safe, section, when
+from ledger.models import Request
+from ledger.reads import SessionView
+from ledger.values import JobRequest, short_id
+
+SHOWN = 15
+
+
+def listing(overview: Overview, costs_usd: Mapping[str, Decimal], command: str) -> Message:
+    """`costs_usd` is what each session has cost so far, by its id."""
+    blocks = [*sessions(overview.sessions, costs_usd), *requests(overview.requests)]
+    if not blocks:
+        nothing = f"Nothing is running and nothing waits. Ask with {code(f'{command} provision')}."
+        return Message(nothing, (section(nothing),))
+    hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
+    spoken = [_session_line(view, costs_usd) for view in overview.sessions[:SHOWN]]
+    spoken += [_request_line(request) for request in overview.requests[:SHOWN]]
+    return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))
+
+
+def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal]) -> list[Block]:
+    """Sections with live sessions."""
+    return _chunks(":computer: *Sessions*", [_session_line(view, costs_usd) for view in views])
+
+
+def requests(rows: Sequence[Request]) -> list[Block]:
+    """Sections with requests that wait."""
+    return _chunks(":inbox_tray: *Waiting requests*", [_request_line(request) for request in rows])
+
+
+def _chunks(title: str, lines: list[str]) -> list[Block]:
+    if not lines:
+        return []
+    more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    shown = [*lines[:SHOWN], *more]
+    starts = range(0, len(shown), 5)
+    return [section("\n".join(([title] if start == 0 else []) + shown[start : start + 5])) for start in starts]
+
+
+def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal]) -> str:
+    session, row = view.session, view.instance
+    parts = [
+        f"{code(short_id(session.id))} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
+        str(session.state),
+        person(session.owner),
+    ]
+    if row is not None:
+        parts.insert(1, f"{safe(row.cloud, 30)} {rate(row.price_usd_h)}")
+    if session.id in costs_usd:
+        parts.append(f"{dollars(costs_usd[session.id])} so far")
+    if session.deadline:
+        parts.append(f"ends {when(session.deadline)}")
+    return " · ".join(parts)
+
+
+def _request_line(request: Request) -> str:
+    job = JobRequest.from_json(request.job)
+    kind = "more time for " if request.parent_id else ""
+    title = safe(job_words.title(job), 100)
+    expires = f"expires {when(request.expires_at)}"
+    return f"{code(short_id(request.id))} {kind}{title} · {request.state} · {person(request.requester)} · {expires}"

@@ -1,0 +1,109 @@
+"""Offers for people: the ranked table, the name on a button, and the price block, which nobody's words get into."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from bot.rules.wording import rate, usd
+from bot.services.offers import offer_from_json
+from bot.slack.blocks.parts import Block, code, context, dollars, money_range, percent, safe, table
+from ledger.models import Option
+from providers.base import Offer
+
+HEAD = ("#", "cloud", "GPU", "region", "kind", "$/h", "expected total", "range", "reliability", "marks")
+RIGHT = (0, 5, 6, 7, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One ranked offer with its estimate in dollars, wherever it was read from."""
+
+    rank: int
+    offer: Offer
+    price_usd_h: Decimal
+    best_usd: Decimal
+    expected_usd: Decimal
+    worst_usd: Decimal
+    marks: tuple[str, ...]
+    why: str
+
+    @property
+    def name(self) -> str:
+        """`4× A100-80GB at vast`, unescaped."""
+        return f"{self.offer.gpu_count}× {self.offer.gpu} at {self.offer.cloud}"
+
+
+def line(option: Option) -> Line:
+    """A stored option."""
+    return Line(
+        option.rank,
+        offer_from_json(option.offer),
+        option.price_usd_h,
+        option.best_usd,
+        option.expected_usd,
+        option.worst_usd,
+        tuple(option.marks),
+        option.why,
+    )
+
+
+def offers_table(lines: Iterable[Line]) -> Block:
+    """The ranked table."""
+    return table([HEAD, *(_row(one) for one in lines)], RIGHT)
+
+
+def _row(one: Line) -> Sequence[str]:
+    offer = one.offer
+    trust = "not reported" if offer.reliability is None else percent(offer.reliability)
+    return (
+        str(one.rank),
+        offer.cloud,
+        f"{offer.gpu_count}× {offer.gpu}",
+        offer.region or "unknown",
+        "spot" if offer.spot else "on-demand",
+        rate(one.price_usd_h),
+        usd(one.expected_usd),
+        money_range(one.best_usd, one.worst_usd),
+        trust,
+        ", ".join(one.marks) or "–",
+    )
+
+
+def reasons(lines: Iterable[Line]) -> Block | None:
+    """Why the marked options are where they are."""
+    told = [f"*#{one.rank}* {safe(', '.join(one.marks))}: {safe(one.why)}" for one in lines if one.marks and one.why]
+    return context(*told[:4]) if told else None
+
+
+def left_out(excluded: Iterable[str], absent: Iterable[str]) -> Block | None:
+    """What is not in the table: offers left out, and clouds that did not answer. Sentences are foreign text."""
+    told = [f":warning: {safe(sentence)}" for sentence in absent]
+    told += [safe(sentence) for sentence in excluded]
+    return context(" ".join(told[:12])) if told else None
+
+
+def price_block(lines: Sequence[Line], version: int) -> Block:
+    """The last block of a request: fixed layout, numbers from the ledger and nothing that anybody typed."""
+    told = [f"*Price* (quote {version}, from the ledger)"]
+    for one in lines:
+        totals = f"expected {dollars(one.expected_usd)} · at most {dollars(one.worst_usd)}"
+        told.append(f"#{one.rank}  {rate(one.price_usd_h)} · {totals}")
+    return context("\n".join(told))
+
+
+def spoken(one: Line) -> str:
+    """One offer for a screen reader, as mrkdwn-safe text."""
+    kind = "spot" if one.offer.spot else "on-demand"
+    marks = f", {', '.join(one.marks)}" if one.marks else ""
+    sentence = (
+        f"#{one.rank} {one.name}, {one.offer.region or 'region unknown'}, {kind}, {rate(one.price_usd_h)}, expected "
+        f"{usd(one.expected_usd)} ({money_range(one.best_usd, one.worst_usd)}){marks}"
+    )
+    return safe(sentence)
+
+
+def offer_code(offer: Offer) -> str:
+    """The id that people type, in a fixed-width font."""
+    return code(offer.id)

@@ -1,0 +1,29 @@
+"""What operators must know: an instance that should not exist, and anything that pages."""
+
+from __future__ import annotations
+
+from bot.rules.wording import rate
+from bot.slack.blocks.parts import Message, code, safe, section, when
+from ledger.models import Stray
+from ledger.states import StrayState
+
+_SAID = {
+    StrayState.SEEN: "was seen and is watched",
+    StrayState.QUARANTINED: "waits for an operator: adopt it or condemn it",
+    StrayState.CONDEMNED: "is being ended",
+    StrayState.GONE: "is confirmed gone",
+}
+
+
+def stray_found(stray: Stray) -> Message:
+    """An instance of ours without a row of its own."""
+    where = f"{safe(stray.cloud, 40)} instance {code(stray.ref, 80)} ({rate(stray.price_usd_h)})"
+    why = f" {safe(stray.reason, 500)}" if stray.reason else ""
+    text = f":ghost: {where} {_SAID[stray.state]}.{why} First seen {when(stray.first_seen_at)}."
+    return Message(text, (section(text),))
+
+
+def page(sentence: str) -> Message:
+    """A page to the operators."""
+    text = f":rotating_light: {safe(sentence, 2_500)}"
+    return Message(text, (section(text),))

@@ -1,0 +1,96 @@
+"""The direct messages to the owner of a session: it is ready, it ends soon, it has ended."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from bot.rules.wording import hours, rate
+from bot.slack.blocks.parts import (
+    SENTENCE_MAX,
+    Block,
+    Message,
+    actions,
+    button,
+    code,
+    confirm,
+    context,
+    dollars,
+    safe,
+    section,
+    when,
+)
+from ledger.models import Instance, Session
+from ledger.reads import SessionView
+from ledger.states import SessionState
+from ledger.values import short_id
+
+TERMINATE = "terminate"
+#: Sessions that can still be ended by somebody.
+ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
+
+
+def ready(view: SessionView, command: str) -> Message:
+    """How to connect, what it costs, when it ends and how to end it before; `command` is the slash command."""
+    session, row = view.session, view.instance
+    if row is None:
+        return Message(f"Your {what(session)} is ready.", (section(f"Your *{what(session)}* is ready."),))
+    lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready, as reported by the cloud."
+    lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else ["The cloud reports no SSH address."]
+    if row.ssh_host:
+        lines.append(
+            f"Host {code(row.ssh_host)} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
+        )
+    lines.append(f"Cost: {rate(row.price_usd_h)}")
+    if session.deadline:
+        lines.append(f"Ends: {when(session.deadline)} ({hours(Decimal(session.hours))} as approved)")
+    ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
+    text = f"{lead} {' · '.join(lines)}. {ending}"
+    return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), end_button(session)))
+
+
+def ending(view: SessionView, command: str) -> Message:
+    """The warning before the approved end."""
+    session = view.session
+    if session.state not in ENDABLE:
+        text = f"Your {what(session)} is ending; this message needs no action."
+        return Message(text, (section(text),))
+    at = when(session.deadline) if session.deadline else "soon"
+    text = f":hourglass: Your *{what(session)}* ends {at}. Save what you need: its disk goes with it."
+    hint = f"For more time ask again with {code(f'{command} provision')}."
+    return Message(f"{text} {hint}", (section(text), context(hint), end_button(session)))
+
+
+def ended(view: SessionView, cost_usd: Decimal) -> Message:
+    """The end, why, and what it cost."""
+    session = view.session
+    failed = session.state is SessionState.FAILED
+    verb = "failed" if failed else "is confirmed gone"
+    why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
+    cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
+    text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"
+    at = [context(f"Ended {when(session.ended_at)} · session {code(short_id(session.id))}")] if session.ended_at else []
+    return Message(text, (section(text), *at))
+
+
+def end_button(session: Session) -> Block:
+    """Ends a session after a question."""
+    ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+    short = short_id(session.id)
+    label = f"End session {short}"
+    return actions(button("End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=label, confirm=ask))
+
+
+def what(session: Session) -> str:
+    """`4× A100-80GB`, escaped."""
+    return f"{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"
+
+
+def ssh_command(row: Instance) -> str:
+    """The line to type. A host or user that could be read as an option or a shell word is not put into it."""
+    host, user = row.ssh_host or "", row.ssh_user or "root"
+    port = f"-p {row.ssh_port} " if row.ssh_port else ""
+    return f"ssh {port}{user}@{host}" if _is_plain(host) and _is_plain(user) else f"ssh {port}(see host and user below)"
+
+
+def _is_plain(word: str) -> bool:
+    return bool(word) and not word.startswith("-") and all(c.isascii() and (c.isalnum() or c in ".-_:") for c in word)

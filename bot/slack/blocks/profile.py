@@ -1,0 +1,41 @@
+"""`/gpu profile CLOUD`: what stops the meter there and what bites, from the platform profile."""
+
+from __future__ import annotations
+
+import re
+
+from bot.slack.blocks.parts import Message, bullets, clip, code, context, safe, section
+from bot.slack.blocks.reply import said
+from providers.profile import TEARDOWN, ProfileError, load
+
+LONGEST = 600
+
+
+def profile(cloud: str) -> Message:
+    """What ends the meter, how it is billed, the gotchas, and where a job's files belong."""
+    try:
+        found = load(cloud)
+    except ProfileError as error:
+        return said(safe(str(error), 500))
+    title = f"*{safe(cloud)}*: {safe(found.meter)}"
+    billing = bullets(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
+    bites = bullets(
+        f"{code(one.id)} {safe(_plain(one.symptom), LONGEST)} → {safe(_plain(one.fix), LONGEST)}"
+        for one in found.gotchas
+    )
+    places = " ".join(code(f"{key}={value}") for key, value in found.overrides.items() if value)
+    blocks = (section(title), section(billing), section(bites), context(places))
+    return Message(clip(f"{title}\n{billing}\n{bites}", 3_900), blocks)
+
+
+def _sentences(text: str) -> list[str]:
+    """The paragraphs and bullets of a section, without tables and code."""
+    lines = [line for line in text.splitlines() if not line.startswith("|")]
+    parts = re.split(r"\n\s*\n|\n(?=- )", "\n".join(lines))
+    return [_plain(part) for part in parts if part.strip() and not part.startswith("```")]
+
+
+def _plain(text: str) -> str:
+    """Markdown without its marks: links become their words."""
+    words = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text.removeprefix("- "))
+    return " ".join(words.replace("**", "").replace("`", "").split())

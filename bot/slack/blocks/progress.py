@@ -1,0 +1,108 @@
+"""How far an approved request is, one line per step. Nothing is said to exist before the cloud confirmed it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from bot.rules.wording import rate
+from bot.slack.blocks.parts import code, dollars, safe, when
+from ledger.models import Instance, Session
+from ledger.reads import RequestView
+from ledger.states import InstanceState, SessionState
+
+DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x:", ":warning:"
+
+_I = InstanceState
+
+
+def lines(view: RequestView, cost_usd: Decimal | None) -> list[str]:
+    """The steps of every instance of the request's session, then how the session stands; mrkdwn."""
+    if view.session is None:
+        return []
+    told = [line for instance in view.instances[-4:] for line in _instance(instance, view.session)]
+    told += _session(view.session, cost_usd)
+    return told
+
+
+def headline(view: RequestView) -> str:
+    """The state in a few words: for the title line and for screen readers."""
+    session = view.session
+    newest = view.instances[-1] if view.instances else None
+    if session is None:
+        return "approved"
+    if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
+        return _placing(newest)
+    return {
+        SessionState.RUNNING: "ready",
+        SessionState.STOPPED: "stopped",
+        SessionState.TERMINATING: "stop ordered, not yet confirmed gone",
+        SessionState.TERMINATED: "confirmed gone",
+        SessionState.FAILED: "failed",
+    }[session.state]
+
+
+def _placing(instance: Instance | None) -> str:
+    if instance is None:
+        return "approved, waiting to be placed"
+    if instance.state is _I.UNKNOWN:
+        return "outcome unknown, not provisioned"
+    if instance.state is _I.LIVE:
+        return "reachable" if instance.reachable_at else "booting"
+    return "placing the order" if instance.state in (_I.READY, _I.SENDING) else "trying the next step"
+
+
+def _instance(row: Instance, session: Session) -> list[str]:
+    cloud = safe(row.cloud, 40)
+    order = f"order at {cloud}" + (f" ({row.n})" if row.n > 1 else "")
+    if row.state is _I.READY:
+        return [f"{WAITING} Placing the {order}."]
+    if row.state is _I.SENDING:
+        return [f"{WAITING} The {order} is being placed; {cloud} has not confirmed it yet."]
+    if row.state is _I.REJECTED:
+        return [f"{BAD} The {order} was not carried out: {safe(row.outcome, 400) or 'withdrawn'}"]
+    if row.state is _I.UNKNOWN:
+        lost = f"the {order} was sent and its answer was lost. It is searched for by its label"
+        return [f"{WARN} *Outcome unknown*: {lost}; nothing is ordered twice meanwhile."]
+    if row.state is _I.TOMBSTONE:
+        return [f"{WARN} The {order} was never found: *not provisioned*. If it appears after all, it is ended."]
+    return _existing(row, session, cloud)
+
+
+def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
+    """An instance that the cloud confirmed."""
+    at = f" {when(row.live_at)}" if row.live_at else ""
+    what = f"{session.gpu_count}× {safe(session.gpu, 60)} as reported by the cloud, {rate(row.price_usd_h)}"
+    told = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}: {what}."]
+    if row.reachable_at is not None:
+        told.append(f"{DONE} Reachable over SSH {when(row.reachable_at)}.")
+    elif row.state is _I.LIVE:
+        said = ": ".join(safe(part, 120) for part in (row.status, row.status_text) if part)
+        told.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
+        if row.ssh_host:
+            told.append(f"{WAITING} Waiting for SSH to answer.")
+    if row.state is _I.TERMINATING:
+        told.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
+    elif row.state is _I.GONE:
+        told.append(f"{DONE} Confirmed gone{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
+    return told
+
+
+def _because(sentence: str) -> str:
+    said = safe(sentence.rstrip("."), 300)
+    return f" ({said})" if said else ""
+
+
+def _session(session: Session, cost_usd: Decimal | None) -> list[str]:
+    cost = f" It cost {dollars(cost_usd)}." if cost_usd is not None else ""
+    if session.state is SessionState.RUNNING:
+        ready = f" {when(session.ready_at)}" if session.ready_at else ""
+        until = f" It ends {when(session.deadline)}." if session.deadline else ""
+        return [f":rocket: *Ready*{ready}.{until}"]
+    if session.state is SessionState.STOPPED:
+        return [":double_vertical_bar: *Stopped*: the GPU is released, the disk may still be billed."]
+    if session.state is SessionState.TERMINATED:
+        ended = f" {when(session.ended_at)}" if session.ended_at else ""
+        return [f":checkered_flag: *Ended*{ended}{_because(session.end_reason)}.{cost}"]
+    if session.state is SessionState.FAILED:
+        return [f"{BAD} *Failed*{_because(session.end_reason)}.{cost}"]
+    return []

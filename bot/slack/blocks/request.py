@@ -1,0 +1,211 @@
+"""The message about one request, from the first offers to the end of what came of it. Rendered from state each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.blockkit import quote_block
+from bot.rules.policy import Policy
+from bot.rules.wording import hours, plural, rate, usd
+from bot.slack.blocks import job as job_words
+from bot.slack.blocks import progress
+from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.parts import (
+    SENTENCE_MAX,
+    Block,
+    Message,
+    actions,
+    approvers,
+    bullets,
+    button,
+    clip,
+    code,
+    confirm,
+    context,
+    dollars,
+    header,
+    person,
+    safe,
+    section,
+    when,
+)
+from ledger.models import Approval
+from ledger.reads import RequestView
+from ledger.states import RequestState
+from ledger.values import JobRequest, short_id
+
+APPROVE: Final = "approve"
+REJECT: Final = "reject"
+OVERRIDE: Final = "override_12h"
+BUTTONS_MAX: Final = 20
+REASON_MAX: Final = 1_500
+
+_R = RequestState
+
+
+def request_message(view: RequestView, policy: Policy, cost_usd: Decimal | None = None) -> Message:
+    """The message; `cost_usd` is what its session has cost so far."""
+    request = view.request
+    job = JobRequest.from_json(request.job)
+    extra = request.kind == OVERRIDE
+    title = f"More time: {job_words.title(job)}" if extra else job_words.title(job)
+    ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
+    blocks = [header(title), section(ask if extra else f"{ask}\n{job_words.details(job)}")]
+    if request.reason:
+        blocks.append(quote_block(request.reason, REASON_MAX))
+    lines = [line(option) for option in view.options[:BUTTONS_MAX]]
+    told, body = _body(view, policy, lines, cost_usd)
+    spoken_text = [
+        f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
+        *told,
+    ]
+    if request.reason:
+        spoken_text.insert(1, f"Reason: “{safe(request.reason, SENTENCE_MAX)}”.")
+    return Message(clip(" ".join(spoken_text), 3_900), (*blocks, *body))
+
+
+def _body(
+    view: RequestView, policy: Policy, lines: list[Line], cost_usd: Decimal | None
+) -> tuple[list[str], list[Block]]:
+    """What the state adds: sentences for the text, and blocks."""
+    state = view.request.state
+    if state is _R.QUOTING:
+        said = "Asking the clouds for offers…"
+        return [*_again(view), said], [*map(section, _again(view)), section(f":hourglass_flowing_sand: {said}")]
+    if state is _R.PENDING:
+        return _pending_override(view, policy) if view.request.kind == OVERRIDE else _pending(view, policy, lines)
+    if state is _R.APPROVED:
+        return _approved(view, lines, cost_usd)
+    return _closed(view)
+
+
+def _pending(view: RequestView, policy: Policy, lines: list[Line]) -> tuple[list[str], list[Block]]:
+    waits = view.override is not None and view.override.state is _R.PENDING
+    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
+    quote = view.quote
+    absent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
+    excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
+    again, rule = _again(view), _rule(view, policy)
+    if waits:
+        rule.append("The extra time is decided first, in its own message; then an option can be approved here.")
+    blocks = [section(sentence) for sentence in again]
+    blocks += [offers_table(lines)] if lines else []
+    blocks += [block for block in (reasons(lines), left_out(excluded, absent)) if block is not None]
+    blocks.append(section(bullets(rule)))
+    blocks += _buttons(view, chosen or lines, approve=not waits)
+    blocks.append(price_block(chosen or lines, view.request.quote_version))
+    told = [*again, *(f"{spoken(one)};" for one in lines), *rule]
+    return told, blocks
+
+
+def _pending_override(view: RequestView, policy: Policy) -> tuple[list[str], list[Block]]:
+    rule = _rule(view, policy)
+    return rule, [section(bullets(rule)), *_buttons(view, [], approve=True)]
+
+
+def _rule(view: RequestView, policy: Policy) -> list[str]:
+    """Which rule asks for the approval, how many there are, who may decide, and until when."""
+    request = view.request
+    who = approvers(policy.approvers, policy.approver_groups) or "nobody yet; the policy names no approver"
+    told = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
+    votes = _votes(view)
+    if votes or request.required_approvals > 1:
+        by = f" ({_names(votes)})" if votes else ""
+        told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
+    told.append(f"May decide: {who}.")
+    told.append(f"Expires {when(request.expires_at)}.")
+    return told
+
+
+def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool) -> list[Block]:
+    by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
+    by_rank = {option.rank: option.id for option in view.options}
+    made: list[Block] = []
+    for one in lines if approve else ():
+        token = by_option.get(by_rank[one.rank])
+        if token is not None:
+            label = f"Approve {one.name}, expected {usd(one.expected_usd)}"
+            text = f"Approve #{one.rank} {one.offer.cloud} {usd(one.expected_usd)}"
+            made.append(button(text, f"{APPROVE}:{one.rank}", token, style="" if made else "primary", label=label))
+    if approve and None in by_option:
+        said = f"Allow {hours(JobRequest.from_json(view.request.job).hours)}"
+        ask = confirm("More than the usual time", f"{said}? The spend itself is approved separately.", said[:30])
+        made.append(button(said, f"{APPROVE}:time", by_option[None], style="primary", confirm=ask))
+    refuse = [token.token for token in view.tokens if token.action == REJECT]
+    made += [button("Reject…", REJECT, value, style="danger", label="Reject this request") for value in refuse[:1]]
+    return [actions(*made)] if made else []
+
+
+def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) -> tuple[list[str], list[Block]]:
+    request = view.request
+    votes = _votes(view)
+    at = f" {when(request.decided_at)}" if request.decided_at else ""
+    by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
+    if request.kind == OVERRIDE:
+        said = f":white_check_mark: The time is allowed by {by}{at}."
+        return [said], [section(said)]
+    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
+    what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
+    steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *progress.lines(view, cost_usd)]
+    blocks = [section(bullets(steps))]
+    if chosen:
+        blocks.append(_bought(chosen[0], votes, request.quote_version, cost_usd))
+    return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
+
+
+def _bought(one: Line, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
+    """The price block after the decision: what was approved, its caps, and what it cost so far."""
+    caps = [vote.total_cap_usd for vote in votes if vote.total_cap_usd is not None]
+    rates = [vote.price_cap_usd_h for vote in votes if vote.price_cap_usd_h is not None]
+    told = [f"{rate(one.price_usd_h)} · expected {dollars(one.expected_usd)}"]
+    told += [f"at most {rate(min(rates))} and {dollars(min(caps))} in all"] if caps and rates else []
+    told += [f"so far {dollars(cost_usd)}"] if cost_usd is not None else []
+    return context(f"*Price* (quote {version}, from the ledger)\n" + " · ".join(told))
+
+
+def _closed(view: RequestView) -> tuple[list[str], list[Block]]:
+    """Rejected, cancelled, expired or unavailable: no buttons, and who ended it and why."""
+    request = view.request
+    at = f" {when(request.decided_at)}" if request.decided_at else ""
+    if request.state in (_R.REJECTED, _R.CANCELLED):
+        verb = "Rejected" if request.state is _R.REJECTED else "Cancelled"
+        said = f":no_entry: *{verb}* by {person(request.decided_by or '')}{at}."
+        reason = [quote_block(request.outcome, REASON_MAX)] if request.outcome else []
+        return [said, safe(request.outcome, SENTENCE_MAX)], [section(said), *reason]
+    if request.state is _R.EXPIRED:
+        said = f":alarm_clock: *Expired*. {safe(request.outcome, SENTENCE_MAX)} Ask again for fresh offers."
+        return [said], [section(said)]
+    said = f":mag: *Nothing to offer*. {safe(request.outcome, 2_000)}"
+    return [said], [section(said)]
+
+
+def _again(view: RequestView) -> list[str]:
+    """Why the request is asked once more, when it is."""
+    outcome = view.request.outcome
+    return [f":arrows_counterclockwise: *Asked again*: {safe(outcome, SENTENCE_MAX)}"] if outcome else []
+
+
+def _votes(view: RequestView) -> list[Approval]:
+    version = view.request.quote_version
+    return [vote for vote in view.approvals if vote.decision == APPROVE and vote.quote_version == version]
+
+
+def _names(votes: list[Approval]) -> str:
+    return " and ".join(person(vote.approver) for vote in votes[:4])
+
+
+def _is_chosen(view: RequestView, option_id: str) -> bool:
+    return view.request.chosen_option_id == option_id
+
+
+def reminder(view: RequestView, policy: Policy, now: datetime) -> Message:
+    """A reply in the thread of a request that still waits, for those who may decide."""
+    request = view.request
+    waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
+    who = approvers(policy.approvers, policy.approver_groups)
+    asked = f"{person(request.requester)} asked {waited} ago and waits for a decision"
+    text = f":bell: {who + ': ' if who else ''}{asked}; it expires {when(request.expires_at)}."
+    return Message(text, (section(text),))

@@ -1,0 +1,34 @@
+"""`/gpu status ID`: one request, what came of it, and how to reach it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from bot.rules.policy import Policy
+from bot.services.sessions import Status
+from bot.slack.blocks import owner, request
+from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, section, when
+from ledger.states import LIVE_SESSION
+
+
+def status(found: Status, policy: Policy, cost_usd: Decimal | None, *, mine: bool) -> Message:
+    """The request as its message shows it, without buttons; its owner also reads how to connect."""
+    shown = request.request_message(found.request, policy, cost_usd)
+    blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
+    text = shown.text
+    view = found.session
+    if view is not None:
+        lines = [f"Session {code(view.session.id)} is *{view.session.state}*."]
+        if view.session.deadline:
+            lines.append(f"Ends {when(view.session.deadline)}.")
+        if cost_usd is not None:
+            lines.append(f"Cost so far {dollars(cost_usd)}.")
+        row = view.instance
+        if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
+            lines.append(f"Connect: {code(owner.ssh_command(row), 400)}")
+        blocks.append(section(" ".join(lines)))
+        text = f"{text} {' '.join(lines)}"
+        if mine and view.session.state in owner.ENDABLE:
+            blocks.append(owner.end_button(view.session))
+    blocks.append(context(f"Request {code(found.request.request.id)}"))
+    return Message(clip(text, 3_900), tuple(blocks))

@@ -1,0 +1,119 @@
+"""What follows a slash command: one service call, and a private answer where the request's message does not say it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.grammar import Command, GrammarError, parse
+from bot.rules.job import JobArgs, job_request
+from bot.services import approvals, keys, requests, sessions
+from bot.services.commands import AddKey, Cancel, Provision, Reply, Terminate
+from bot.services.metering import cost_now
+from bot.slack import modals
+from bot.slack.blocks import help as help_message
+from bot.slack.blocks.inventory import inventory
+from bot.slack.blocks.listing import listing
+from bot.slack.blocks.parts import channel, code
+from bot.slack.blocks.profile import profile
+from bot.slack.blocks.reply import answer, said
+from bot.slack.blocks.status import status
+from bot.slack.desk import Desk, Job
+from ledger.values import JobRequest
+
+#: An inventory without a time compares offers by the cost of one hour.
+LOOK_HOURS: Final = Decimal(1)
+
+
+async def run(desk: Desk, job: Job) -> None:
+    """Process one slash command."""
+    parsed = job.parsed or parse(job.heard.text, desk.ctx.policy)
+    if isinstance(parsed, GrammarError):
+        # It was good when it was acknowledged, so the policy has changed since.
+        await desk.say(job, help_message.grammar_error(parsed, desk.settings.command))
+        return
+    handler = HANDLERS.get(parsed.name)
+    if handler is not None:
+        await handler(desk, job, parsed)
+
+
+async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: str) -> None:
+    """Hand a request to its service. Its message is the answer, so only what that does not say is said here."""
+    shown_in = desk.settings.approvals_channel or asked_in
+    reply = await requests.submit(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
+    if not reply.ok:
+        await desk.say(job, answer(reply), asked_in)
+    elif shown_in != asked_in:
+        await desk.say(job, said(f"Your request is shown in {channel(shown_in)} when the offers are there."), asked_in)
+
+
+async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
+    if parsed.args is not None:
+        await submit(desk, job, job_request(parsed.args, desk.ctx.policy), job.heard.channel, job.key)
+        return
+    example = code(f"{desk.settings.command} provision 4xA100-80GB 6h for=fine-tune")
+    instead = f"The form could not be opened in time. Try again, or ask in words: {example}"
+    view = modals.provision(job.heard.channel, desk.ctx.providers, desk.ctx.policy)
+    await desk.open(job, view, instead)
+
+
+async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
+    wanted = job_request(parsed.args or JobArgs(), desk.ctx.policy, LOOK_HOURS)
+    found = await desk.ctx.catalog.inventory(wanted, desk.ctx.policy)
+    await desk.say(job, inventory(found, wanted, desk.settings.command))
+
+
+async def _list(desk: Desk, job: Job, _parsed: Command) -> None:
+    overview = await sessions.listing(desk.ctx, job.heard.actor)
+    now = desk.ctx.clock.now()
+    costs = {view.session.id: cost_now(desk.ctx, view, now) for view in overview.sessions}
+    await desk.say(job, listing(overview, costs, desk.settings.command))
+
+
+async def _status(desk: Desk, job: Job, parsed: Command) -> None:
+    try:
+        found = await sessions.status(desk.ctx, parsed.target)
+    except LookupError as error:
+        await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
+        return
+    cost = cost_now(desk.ctx, found.session, desk.ctx.clock.now()) if found.session else None
+    mine = found.request.request.requester == job.heard.actor.ref
+    await desk.say(job, status(found, desk.ctx.policy, cost, mine=mine))
+
+
+async def _terminate(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(parsed.target, facts))))
+
+
+async def _cancel(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    await desk.say(job, answer(await approvals.cancel(desk.ctx, Cancel(parsed.target, facts))))
+
+
+async def _key(desk: Desk, job: Job, parsed: Command) -> None:
+    actor = job.heard.actor
+    if parsed.action == "add":
+        reply = await keys.add(desk.ctx, AddKey(actor, parsed.text))
+    elif parsed.action == "remove":
+        reply = await keys.remove(desk.ctx, actor)
+    else:
+        reply = await keys.show(desk.ctx, actor)
+    await desk.say(job, answer(reply))
+
+
+async def _profile(desk: Desk, job: Job, parsed: Command) -> None:
+    await desk.say(job, profile(parsed.target))
+
+
+HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] = {
+    "provision": _provision,
+    "inventory": _inventory,
+    "list": _list,
+    "status": _status,
+    "terminate": _terminate,
+    "cancel": _cancel,
+    "key": _key,
+    "profile": _profile,
+}

@@ -1,0 +1,78 @@
+"""What every handler works with: the services' context, Slack, and the two ways to answer a person."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from bot.blockkit import validate_view
+from bot.rules.grammar import Command
+from bot.services.context import Context
+from bot.slack.blocks.parts import Message
+from bot.slack.blocks.reply import said
+from bot.slack.identity import Directory
+from bot.slack.inbound import Heard
+from bot.slack.modals import View
+from bot.slack.settings import SlackSettings
+from bot.slack.web import Web, WebError
+from ledger.claims import Claim
+from ledger.events import announce
+from ledger.lookups import notification_of
+from ledger.states import NotificationKind
+
+#: A trigger id lives three seconds from the click; some of them are spent on the way.
+TRIGGER_S = 2.5
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One stored message to process.
+
+    Only there right after it came: `trigger`, `since` (when that was, monotonic seconds) and `parsed`, its words.
+    """
+
+    key: str
+    claim: Claim
+    heard: Heard
+    trigger: str = ""
+    since: float = 0.0
+    parsed: Command | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Handed to every handler."""
+
+    ctx: Context
+    settings: SlackSettings
+    web: Web
+    directory: Directory
+
+    async def say(self, job: Job, message: Message, channel: str = "") -> None:
+        """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once."""
+        where = channel or job.heard.channel
+        destination = f"{where}/{job.heard.user}" if where else job.heard.user
+        now = self.ctx.clock.now()
+        async with self.ctx.db.write() as tx:
+            kind = NotificationKind.REPLY
+            if await notification_of(tx, kind, job.key, destination) is not None:
+                return
+            body = message.payload()
+            await announce(tx, at=now, kind=kind, subject=job.key, destination=destination, body=body)
+        self.ctx.hints.outbox.set()
+
+    async def open(self, job: Job, view: View, instead: str, channel: str = "") -> None:
+        """Open a dialog while the trigger lives; afterwards say `instead`, the sentence that tells what to do."""
+        age_s = self.ctx.clock.monotonic() - job.since
+        if job.trigger and age_s < TRIGGER_S:
+            problems = validate_view(view)
+            if problems:
+                log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
+            try:
+                await self.web.call("views.open", trigger_id=job.trigger, view=view)
+                return
+            except WebError as error:
+                log.warning("the dialog %s did not open: %s", view["callback_id"], error)
+        await self.say(job, said(instead), channel)

@@ -1,0 +1,88 @@
+"""What was put into a dialog, read with the readers of the `/gpu` language, so that both say the same.
+
+Pure: the answer depends on the payload and the policy, and errors come back under the block they belong to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from bot.rules.grammar_words import KEYS, BadWord, Fields
+from bot.rules.job import JobArgs, job_request
+from bot.rules.policy import Policy
+from bot.rules.text import clean
+from bot.rules.wording import read_amount
+from ledger.values import JobRequest
+
+Errors = dict[str, str]
+
+#: Blocks of the form → the word of the grammar that reads them.
+_BLOCKS = {
+    "gpu": "gpu",
+    "typed": "gpu",
+    "count": "count",
+    "hours": "hours",
+    "disk": "disk",
+    "max": "max",
+    "price": "price",
+    "clouds": "clouds",
+    "spot": "spot",
+    "for": "for",
+}
+
+
+def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
+    """The job of a provision form, or what is wrong, by block id."""
+    fields: Fields = {}
+    errors: Errors = {}
+    for block, word in _BLOCKS.items():
+        text = field_text(values, block)
+        if not text:
+            continue
+        try:
+            found = KEYS[word].read(text, policy)
+        except BadWord as error:
+            errors[block] = str(error)[:300]
+            continue
+        if block == "typed":
+            found["gpu_names"] = tuple(dict.fromkeys((*fields.get("gpu_names", ()), *found["gpu_names"])))
+        if block == "count" and "count_min" in fields:
+            errors["count"] = "The number stands with the GPU already; keep one of the two."
+        fields.update(found)
+    if not fields.get("gpu_names") and not errors.keys() & {"gpu", "typed"}:
+        errors["typed"] = "Choose a GPU above or type one, such as 4090."
+    if "hours" not in fields and "hours" not in errors:
+        errors["hours"] = "Say for how long, such as 6h or 90m."
+    return errors or job_request(JobArgs(**fields), policy)
+
+
+def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:
+    """The reason of a rejection, or what is wrong with it."""
+    reason = field_text(values, "reason")
+    if not reason:
+        return {"reason": "Say why, so that the requester knows what to change."}
+    if len(reason) > policy.max_reason_chars:
+        return {"reason": f"The reason has {len(reason):,} characters; {policy.max_reason_chars:,} is the most."}
+    return reason
+
+
+def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] | Errors:
+    """`(the amount as typed, the lower cap in dollars)`, or what cannot be read. A match is judged later."""
+    typed, limit = field_text(values, "amount"), field_text(values, "cap")
+    errors: Errors = {}
+    if read_amount(typed) is None:
+        errors["amount"] = "That is not an amount of money; write it as 123.45 or $123.45."
+    cap_usd = read_amount(limit) if limit else None
+    if limit and not cap_usd:
+        errors["cap"] = "A limit is an amount above zero, such as $80."
+    return errors or (typed, cap_usd)
+
+
+def field_text(values: Mapping[str, Any], block: str) -> str:
+    """One field as one safe line; several choices are joined by commas."""
+    value = values.get(block)
+    if isinstance(value, list):
+        return ",".join(clean(str(one)) for one in value)
+    return clean(value) if isinstance(value, str) else ""

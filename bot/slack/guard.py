@@ -1,0 +1,168 @@
+"""What stands in front of Bolt: nothing that Slack did not sign is parsed, and nothing that is malformed gets through.
+
+Bolt parses before it verifies, so a non-numeric timestamp, a wrong encoding or a broken payload would be a 500 to
+anybody who asks. Here each of them is 401, a body above 1 MiB is 413, and only signed, well-formed bytes go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from bot.slack.shape import problem
+from ledger.values import Clock
+
+BODY_MAX: Final = 1024 * 1024
+#: Slack's own window, docs.slack.dev "Verifying requests from Slack".
+WINDOW_S: Final = 300
+FIELDS_MAX: Final = 64
+#: Where the application behind finds the payload, so that nothing is parsed twice, and never in two ways.
+PAYLOAD: Final = "gpu_shopper.slack_payload"
+
+TIMESTAMP_HEADER: Final = "x-slack-request-timestamp"
+SIGNATURE_HEADER: Final = "x-slack-signature"
+
+_TIMESTAMP: Final = re.compile(rb"[0-9]{1,11}")
+_SIGNATURE: Final = re.compile(rb"v0=[0-9a-f]{64}")
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class Refused(Exception):
+    """A request that goes no further; `status` is what is answered, the message says why in the log."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class TooBig(Refused):
+    """The body is above the limit."""
+
+    def __init__(self) -> None:
+        super().__init__(413, "the body is above 1 MiB")
+
+
+class Guard:
+    """ASGI middleware. Raises ValueError for an empty secret, because then everybody could sign."""
+
+    def __init__(self, app: Asgi, signing_secret: str, clock: Clock) -> None:
+        if not signing_secret:
+            raise ValueError("the signing secret is empty; it is on the app's Basic Information page in Slack")
+        self._app = app
+        self._secret = signing_secret.encode()
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Verify and parse, then pass on with the payload under `PAYLOAD`. Lifespan and the like pass through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            if scope["method"] != "POST":
+                raise Refused(401, "only signed POST requests are taken")
+            headers = _headers(scope["headers"])
+            body = await _read(headers, receive)
+            verify(self._secret, headers, body, self._clock)
+            scope[PAYLOAD] = well_formed(body, headers.get("content-type", b""))
+        except Refused as refused:
+            # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
+            log.info("a request to the Slack door was refused: %s", refused)
+            await _answer(send, refused)
+            return
+        await self._app(scope, _again(body, receive), send)
+
+
+def verify(secret: bytes, headers: dict[str, bytes], body: bytes, clock: Clock) -> None:
+    """Raise `Refused` unless Slack signed exactly these bytes within the last (or next) five minutes."""
+    stamp = headers.get(TIMESTAMP_HEADER, b"")
+    signature = headers.get(SIGNATURE_HEADER, b"")
+    if not _TIMESTAMP.fullmatch(stamp) or not _SIGNATURE.fullmatch(signature):
+        raise Refused(401, "the signature headers are missing or malformed")
+    if abs(int(clock.now().timestamp()) - int(stamp)) > WINDOW_S:
+        raise Refused(401, "the timestamp is more than five minutes away")
+    expected = "v0=" + hmac.new(secret, b"v0:" + stamp + b":" + body, hashlib.sha256).hexdigest()
+    if not hmac.compare_digest(expected.encode(), signature):
+        raise Refused(401, "the signature does not match")
+
+
+def well_formed(body: bytes, content_type: bytes) -> dict[str, Any]:
+    """The payload: a JSON object, a form's `payload` if it has one, or the form. `Refused` when it is no such thing."""
+    try:
+        text = body.decode("utf-8")
+        if content_type.split(b";")[0].strip().lower() == b"application/json" or text.startswith("{"):
+            parsed = json.loads(text)
+        else:
+            form = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX))
+            parsed = json.loads(form["payload"]) if "payload" in form else form
+    except (ValueError, RecursionError) as error:
+        raise Refused(401, f"the body cannot be read: {type(error).__name__}") from error
+    if not isinstance(parsed, dict) or not parsed:
+        raise Refused(401, "the body is not an object")
+    if odd := problem(parsed):
+        raise Refused(401, odd)
+    return parsed
+
+
+def _headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for name, value in pairs:
+        key = name.decode("latin-1").lower()
+        if key in found and key in (TIMESTAMP_HEADER, SIGNATURE_HEADER):
+            raise Refused(401, "a signature header occurs twice")
+        found[key] = value
+    return found
+
+
+async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
+    declared = headers.get("content-length", b"0")
+    if declared.isdigit() and (len(declared) > 9 or int(declared) > BODY_MAX):
+        raise TooBig
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refused(401, "the caller went away")
+        chunk = message.get("body", b"")
+        size += len(chunk)
+        if size > BODY_MAX:
+            raise TooBig
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body once more for the application, then whatever the server says (a disconnect)."""
+    pending = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replay
+
+
+async def _answer(send: Send, refused: Refused) -> None:
+    # The reason stays here: whoever cannot sign learns nothing about what was wrong.
+    body = b"the request is too large" if refused.status == 413 else b"the request is not signed by Slack"
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refused.status,
+            "headers": [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})

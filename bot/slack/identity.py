@@ -1,0 +1,107 @@
+"""Who somebody is, asked of Slack when they decide and remembered for at most a minute."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from bot.rules.approval import DeciderFacts
+from bot.rules.policy import Policy
+from bot.slack.web import Web, WebError
+from ledger.values import Actor, ActorKind, Clock
+
+FRESH_FOR: Final = timedelta(seconds=60)
+REMEMBERED: Final = 2_000
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    at: datetime
+    value: Any
+
+
+class Directory:
+    """People and user groups of the home team."""
+
+    def __init__(self, web: Web, clock: Clock, policy: Policy, team_id: str | None) -> None:
+        self._web = web
+        self._clock = clock
+        self._policy = policy
+        self._team_id = team_id
+        self._known: dict[str, _Answer] = {}
+
+    @property
+    def known_team(self) -> str | None:
+        """The home team if it is known already, without asking."""
+        return self._team_id
+
+    async def home_team(self) -> str:
+        """The team that installed the app; asked once. Raises `WebError`."""
+        if self._team_id is None:
+            self._team_id = str((await self._web.call("auth.test")).get("team_id") or "")
+        return self._team_id
+
+    async def facts(self, user: str, team: str) -> DeciderFacts:
+        """What a decision is judged by. A look-up that fails gives `known=False`, which refuses."""
+        actor = Actor(ActorKind.SLACK, user, team)
+        try:
+            home = await self.home_team()
+            person = await self._person(user)
+            groups = await self._groups_of(user)
+        except WebError as error:
+            log.warning("nobody could say who %s is: %s", user, error)
+            return DeciderFacts(actor, known=False)
+        own_team = str(person.get("team_id") or "")
+        return DeciderFacts(
+            Actor(ActorKind.SLACK, user, own_team or team),
+            team_ok=bool(home) and own_team == home and team in ("", home),
+            is_bot=bool(person.get("is_bot")),
+            is_deleted=bool(person.get("deleted")),
+            is_guest=any(person.get(flag) for flag in ("is_restricted", "is_ultra_restricted", "is_stranger")),
+            groups=groups,
+        )
+
+    async def _person(self, user: str) -> Mapping[str, Any]:
+        found = self._recent(user)
+        if found is None:
+            answer = await self._web.call("users.info", user=user)
+            found = self._remember(user, answer.get("user") or {})
+        if not isinstance(found, Mapping) or found.get("id") != user:
+            raise WebError("users.info", "unexpected_answer")
+        return found
+
+    async def _groups_of(self, user: str) -> tuple[str, ...]:
+        """The approver groups that somebody is in. A person whom the policy names needs no group to be looked up."""
+        if user in self._policy.approvers or user in self._policy.may_approve_not_pinged:
+            return ()
+        return tuple([group for group in self._policy.approver_groups if user in await self._members(group)])
+
+    async def _members(self, group: str) -> frozenset[str]:
+        found = self._recent(group)
+        if found is None:
+            try:
+                answer = await self._web.call("usergroups.users.list", usergroup=group)
+            except WebError as error:
+                if error.code not in ("plan_upgrade_required", "no_such_subteam"):
+                    raise
+                # Workspaces on the free plan have no user groups; the people named in the policy still decide.
+                log.warning("the approver group %s cannot be used here: %s", group, error.code)
+                answer = {}
+            found = self._remember(group, frozenset(answer.get("users") or ()))
+        return frozenset(found)
+
+    def _recent(self, name: str) -> Any:
+        answer = self._known.get(name)
+        fresh = answer is not None and self._clock.now() - answer.at < FRESH_FOR
+        return answer.value if answer is not None and fresh else None
+
+    def _remember(self, name: str, value: Any) -> Any:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[name] = _Answer(self._clock.now(), value)
+        return value

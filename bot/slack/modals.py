@@ -1,0 +1,134 @@
+"""The dialogs: asking for GPUs, the reason of a rejection, and the amount of an expensive approval.
+
+The private metadata of a dialog about a decision is the button's opaque token and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from bot.blockkit import plain
+from bot.rules.policy import Policy
+from bot.rules.wording import hours, rate, usd
+from bot.slack.blocks.parts import Block, code, context, dollars, safe, section
+from providers.gpus import GPUS
+
+PROVISION: Final = "provision"
+REJECT: Final = "reject"
+AMOUNT: Final = "amount"
+
+INPUT_MAX: Final = 3_000
+_GPU_OPTIONS: Final = 100
+
+View = dict[str, Any]
+
+
+def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
+    """The form for `/gpu provision` without words. The block ids are the words of the grammar."""
+    names = [_option(name) for name in list(GPUS)[:_GPU_OPTIONS]]
+    known = [_option(cloud) for cloud in clouds][:_GPU_OPTIONS]
+    spot = [_option("no", "No, on-demand only"), _option("any", "Either"), _option("yes", "Yes, spot only")]
+    longest = f"up to {hours(policy.max_hours)} without a second approval"
+    blocks = [
+        _input("gpu", "GPU", _select(names, "Choose a GPU"), optional=True),
+        _input("typed", "or type it", _text("4090, A100-80GB"), optional=True, hint="Several are separated by commas."),
+        _input("count", "How many", _text("1, or 2-4"), optional=True),
+        _input("hours", "For how long", _text("6h, 90m, 1h30m"), hint=longest.capitalize()),
+        _input("disk", "Disk in GB", _text("100"), optional=True),
+        _input("max", "Most it may cost in all", _text("$50"), optional=True),
+        _input("price", "Most per hour", _text("$2.50"), optional=True, hint="For all GPUs together."),
+    ]
+    if known:
+        picked = {"type": "multi_static_select", "action_id": "in", "options": known}
+        blocks.append(_input("clouds", "Only these clouds", picked, optional=True))
+    blocks.append(_input("spot", "May it be interrupted (spot)?", _select(spot, "No", initial=spot[0])))
+    why = _text("fine-tune of the summariser", multiline=True, longest=policy.max_reason_chars)
+    blocks.append(_input("for", "What for", why, optional=True, hint="Whoever approves reads this."))
+    return _modal(PROVISION, "Ask for GPUs", "Ask", blocks, channel)
+
+
+def reject(token: str, policy: Policy) -> View:
+    """Asks for the reason; Slack itself insists that there is one."""
+    why = _text("What should be changed?", multiline=True, longest=policy.max_reason_chars)
+    blocks = [_input("reason", "Reason", why, hint="The requester reads this.")]
+    return _modal(REJECT, "Reject the request", "Reject", blocks, token)
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What an approver confirms. Amounts are dollars for the whole run, `time_h` hours."""
+
+    offer_id: str
+    expected_usd: Decimal
+    worst_usd: Decimal
+    price_usd_h: Decimal
+    time_h: Decimal
+
+
+def amount(token: str, spend: Spend, problem: str = "") -> View:
+    """Asks the approver to type the expected total; `problem` says what was wrong with what was typed before."""
+    facts = [
+        f"*Expected total* {dollars(spend.expected_usd)}",
+        f"*At worst* {dollars(spend.worst_usd)}",
+        f"*Time* {hours(spend.time_h)} at {rate(spend.price_usd_h)}",
+        f"*Offer* {code(spend.offer_id)}",
+    ]
+    hint = "Empty: the worst case is the limit."
+    blocks: list[Block] = [section(f":warning: {safe(problem, 500)}")] if problem else []
+    blocks += [
+        section("\n".join(facts)),
+        _input("amount", f"Type {usd(spend.expected_usd)} to confirm", _text("123.45")),
+        _input("cap", "Lower limit for the total", _text("$80"), optional=True, hint=hint),
+        context("The approval is recorded under your name."),
+    ]
+    return _modal(AMOUNT, "Confirm the amount", "Approve", blocks, token)
+
+
+def _modal(callback: str, title: str, submit: str, blocks: list[Block], metadata: str) -> View:
+    return {
+        "type": "modal",
+        "callback_id": callback,
+        "title": plain(title, 24),
+        "submit": plain(submit, 24),
+        "close": plain("Back", 24),
+        "private_metadata": metadata,
+        "blocks": blocks,
+    }
+
+
+def _input(block_id: str, label: str, element: Block, *, optional: bool = False, hint: str = "") -> Block:
+    block: Block = {
+        "type": "input",
+        "block_id": block_id,
+        "label": plain(label, 200),
+        "element": element,
+        "optional": optional,
+    }
+    return {**block, "hint": plain(hint, 200)} if hint else block
+
+
+def _text(placeholder: str, *, multiline: bool = False, longest: int = 200) -> Block:
+    return {
+        "type": "plain_text_input",
+        "action_id": "in",
+        "placeholder": plain(placeholder, 150),
+        "multiline": multiline,
+        "max_length": min(longest, INPUT_MAX),
+    }
+
+
+def _select(options: list[Block], placeholder: str, *, initial: Block | None = None) -> Block:
+    element: Block = {
+        "type": "static_select",
+        "action_id": "in",
+        "placeholder": plain(placeholder, 150),
+        "options": options,
+    }
+    return {**element, "initial_option": initial} if initial else element
+
+
+def _option(value: str, label: str = "") -> Block:
+    return {"text": plain(label or value, 75), "value": value[:150]}

@@ -1,0 +1,151 @@
+"""Shows notifications in Slack: a new message, an edit or a private one, and says what an error means."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from bot.blockkit import truncate_message, validate_message
+from bot.services.context import Context
+from bot.services.ports import Delivered, DeliveryFailed
+from bot.slack.blocks.parts import channel as channel_name
+from bot.slack.blocks.parts import context
+from bot.slack.render import NotYet, Shown, render
+from bot.slack.settings import SlackSettings
+from bot.slack.web import Web, WebError
+from ledger.models import Notification
+
+#: The message that was to be edited is not there any more, so it is posted again.
+LOST: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
+#: The channel does not take our message, whatever is in it.
+CLOSED: Final = frozenset(
+    {
+        "channel_not_found",
+        "not_in_channel",
+        "user_not_in_channel",
+        "is_archived",
+        "restricted_action",
+        "messages_tab_disabled",
+        "cannot_dm_bot",
+        "user_not_found",
+        "not_in_conversation",
+    }
+)
+#: Slack does not like the blocks although we do; the text says the same.
+BAD_BLOCKS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"})
+
+log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Implements `bot.services.ports.Messenger`."""
+
+    def __init__(self, ctx: Context, settings: SlackSettings, web: Web) -> None:
+        self._ctx = ctx
+        self._settings = settings
+        self._web = web
+
+    async def deliver(self, notification: Notification) -> Delivered:
+        """Render from state and show it. Raises `DeliveryFailed`, and nothing else for any problem of Slack's."""
+        try:
+            shown = await render(self._ctx, self._settings, notification)
+        except NotYet as error:
+            raise DeliveryFailed(str(error), retry_after_s=1.0) from error
+        except LookupError as error:
+            raise DeliveryFailed(str(error), permanent=True) from error
+        except Exception as error:
+            # One message that cannot be rendered must not keep the others of its batch from being shown.
+            log.exception("the notification %s could not be rendered", notification.id)
+            raise DeliveryFailed(f"it could not be rendered: {type(error).__name__}") from error
+        try:
+            return await self._show(notification, shown)
+        except WebError as error:
+            raise DeliveryFailed(str(error), retry_after_s=error.retry_after_s) from error
+
+    async def _show(self, row: Notification, shown: Shown) -> Delivered:
+        payload = self._payload(row, shown)
+        if not shown.channel:
+            raise DeliveryFailed(f"no Slack channel is set up for {row.destination or 'requests'}", permanent=True)
+        if shown.edits and row.ts and row.channel:
+            edited = await self._edit(row.channel, row.ts, payload)
+            if edited is not None:
+                return edited
+        try:
+            if shown.only_for and not shown.channel.startswith("D"):
+                return await self._post_privately(shown, payload)
+            return await self._post(shown.channel, payload, shown.thread_ts)
+        except WebError as error:
+            if error.code not in CLOSED:
+                raise
+            return await self._elsewhere(shown, payload, error)
+
+    async def _edit(self, channel: str, ts: str, payload: dict[str, Any]) -> Delivered | None:
+        """Change a message; None when it cannot be changed any more and must be posted again."""
+        try:
+            await self._send("chat.update", payload, channel=channel, ts=ts)
+        except WebError as error:
+            if error.code in LOST or error.code in CLOSED:
+                log.info("the message %s in %s is gone (%s) and is posted again", ts, channel, error.code)
+                return None
+            raise
+        return Delivered(channel, ts)
+
+    async def _post(self, channel: str, payload: dict[str, Any], thread_ts: str | None = None) -> Delivered:
+        answer = await self._send(
+            "chat.postMessage",
+            payload,
+            channel=channel,
+            thread_ts=thread_ts,
+            unfurl_links=False,
+            unfurl_media=False,
+            link_names=False,
+        )
+        # The answer names the conversation: for a direct message it is not the user id that was sent.
+        return Delivered(str(answer.get("channel") or channel), str(answer.get("ts") or "") or None)
+
+    async def _post_privately(self, shown: Shown, payload: dict[str, Any]) -> Delivered:
+        private = {key: value for key, value in payload.items() if key != "metadata"}
+        await self._send("chat.postEphemeral", private, channel=shown.channel, user=shown.only_for)
+        return Delivered(shown.channel, None)
+
+    async def _elsewhere(self, shown: Shown, payload: dict[str, Any], error: WebError) -> Delivered:
+        """The channel is closed to us: the person it concerns gets it directly, with what would help."""
+        if not shown.fallback:
+            said = f"{shown.channel} does not take messages of this app ({error.code}); invite it to the channel"
+            raise DeliveryFailed(said, permanent=True) from error
+        log.warning("%s does not take messages of this app (%s); %s gets it", shown.channel, error.code, shown.fallback)
+        note = (
+            f"I could not post this in {channel_name(shown.channel)} ({error.code}). "
+            "Whoever is there can invite me with `/invite`, so that those who decide see it."
+        )
+        blocks = payload.get("blocks") or []
+        noted = {**payload, "text": f"{payload['text']} {note}", "blocks": [*blocks, context(note)]}
+        try:
+            return await self._post(shown.fallback, noted if not shown.only_for else payload)
+        except WebError as second:
+            if second.code in CLOSED:
+                said = f"neither {shown.channel} nor {shown.fallback} takes messages of this app ({second.code})"
+                raise DeliveryFailed(said, permanent=True) from second
+            raise
+
+    async def _send(self, method: str, payload: dict[str, Any], **where: Any) -> Any:
+        """Check, cut if needed, and send; when Slack still refuses the blocks, the text goes alone."""
+        errors = validate_message(payload)
+        if errors:
+            log.error("a message did not fit and was cut: %s", "; ".join(errors[:3]))
+            payload = truncate_message(payload)
+        try:
+            return await self._web.call(method, **payload, **where)
+        except WebError as error:
+            if error.code not in BAD_BLOCKS or not payload.get("blocks"):
+                raise
+            log.warning("Slack refused the blocks of a message, so its text goes alone: %s", error)
+            return await self._web.call(method, **{**payload, "blocks": []}, **where)
+
+    def _payload(self, row: Notification, shown: Shown) -> dict[str, Any]:
+        # The metadata tell which of our messages this is, should its answer be lost.
+        metadata = {
+            "event_type": "gpu_shopper_notification",
+            "event_payload": {"id": row.id, "kind": str(row.kind), "version": row.version},
+        }
+        return {**shown.message.payload(row.version), "metadata": metadata}

@@ -1,0 +1,154 @@
+"""From an outbox row to what is shown: reads the state, picks the builder, and says where the message belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from bot.services.context import Context
+from bot.services.metering import cost_now
+from bot.slack.blocks import operators, owner
+from bot.slack.blocks.parts import Message
+from bot.slack.blocks.request import reminder, request_message
+from bot.slack.blocks.result import request_result
+from bot.slack.settings import SlackSettings
+from ledger.lookups import message_of
+from ledger.models import Notification, Stray
+from ledger.reads import RequestView, SessionView, request_view, session_view
+from ledger.states import NotificationKind, NotificationState
+from ledger.values import Actor, ActorKind
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A rendered notification.
+
+    `channel` and `thread_ts` say where it goes; `edits` whether a message that is there already is changed (a reply is
+    posted anew instead, because an edit notifies nobody); `fallback` is the user who gets it when the channel cannot.
+    """
+
+    message: Message
+    channel: str
+    edits: bool = False
+    thread_ts: str | None = None
+    fallback: str = ""
+    only_for: str = ""
+
+
+class NotYet(Exception):
+    """What this message replies to is not shown yet."""
+
+
+Renderer = Callable[[Context, SlackSettings, Notification], Awaitable[Shown]]
+
+
+async def render(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    """Render one notification. LookupError when what it is about does not exist, `NotYet` when it must wait."""
+    return await RENDERERS[row.kind](ctx, settings, row)
+
+
+def channel_of(settings: SlackSettings, destination: str) -> str:
+    """The channel behind a destination; empty when none is set up for it."""
+    if destination == "channel:operators":
+        return settings.operators_channel or settings.approvals_channel or ""
+    if destination in ("", "channel:approvals"):
+        return settings.approvals_channel or ""
+    return destination
+
+
+async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decimal | None]:
+    request_id = row.subject.partition("/")[0]
+    async with ctx.db.read() as tx:
+        view = await request_view(tx, request_id)
+        session = await session_view(tx, view.session.id) if view.session else None
+    return view, cost_now(ctx, session, ctx.clock.now()) if session else None
+
+
+def _asker(view: RequestView) -> str:
+    """The requester's Slack id, empty for others."""
+    actor = Actor.from_ref(view.request.requester)
+    return actor.id if actor.kind is ActorKind.SLACK else ""
+
+
+async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    view, cost = await _request(ctx, row)
+    message = request_message(view, ctx.policy, cost)
+    return Shown(message, channel_of(settings, row.destination), edits=True, fallback=_asker(view))
+
+
+async def _in_thread(
+    ctx: Context, settings: SlackSettings, row: Notification, view: RequestView, what: Message
+) -> Shown:
+    """A reply under the request's message, wherever that is shown."""
+    async with ctx.db.read() as tx:
+        parent = await message_of(tx, view.request.id, row.destination)
+    if parent is not None and parent.ts is None and parent.state is NotificationState.PENDING:
+        raise NotYet(f"the message of {view.request.id} is not shown yet")
+    if parent is None or parent.ts is None or parent.channel is None:
+        return Shown(what, channel_of(settings, row.destination), fallback=_asker(view))
+    return Shown(what, parent.channel, thread_ts=parent.ts, fallback=_asker(view))
+
+
+async def _request_result(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    view, cost = await _request(ctx, row)
+    reached = row.subject.partition("/")[2]
+    return await _in_thread(ctx, settings, row, view, request_result(view, reached, cost))
+
+
+async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    view, _ = await _request(ctx, row)
+    return await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, ctx.clock.now()))
+
+
+async def _session(ctx: Context, row: Notification) -> SessionView:
+    async with ctx.db.read() as tx:
+        return await session_view(tx, row.subject.partition("/")[0])
+
+
+async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    return Shown(owner.ready(await _session(ctx, row), settings.command), row.destination)
+
+
+async def _session_ending(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    return Shown(owner.ending(await _session(ctx, row), settings.command), row.destination)
+
+
+async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
+    view = await _session(ctx, row)
+    return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now())), row.destination)
+
+
+async def _stray_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    async with ctx.db.read() as tx:
+        stray = await tx.get(Stray, row.subject)
+    if stray is None:
+        raise LookupError(f"there is no stray {row.subject}")
+    return Shown(operators.stray_found(stray), channel_of(settings, row.destination), edits=True)
+
+
+async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    message = operators.page(str(row.body.get("text") or row.subject))
+    return Shown(message, channel_of(settings, row.destination), edits=True)
+
+
+async def _reply(_ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
+    message = Message(str(row.body.get("text") or "…"), tuple(row.body.get("blocks") or ()))
+    channel, slash, user = row.destination.partition("/")
+    if not slash:
+        return Shown(message, channel)
+    return Shown(message, channel, fallback=user, only_for=user)
+
+
+RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
+    NotificationKind.REQUEST_MESSAGE: _request_message,
+    NotificationKind.REQUEST_RESULT: _request_result,
+    NotificationKind.REQUEST_REMINDER: _request_reminder,
+    NotificationKind.SESSION_READY: _session_ready,
+    NotificationKind.SESSION_ENDING: _session_ending,
+    NotificationKind.SESSION_ENDED: _session_ended,
+    NotificationKind.STRAY_FOUND: _stray_found,
+    NotificationKind.OPERATOR_PAGE: _operator_page,
+    NotificationKind.REPLY: _reply,
+}

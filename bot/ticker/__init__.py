@@ -1,0 +1,1 @@
+"""The ticker: every replica ticks, the claim decides who works."""

@@ -1,0 +1,162 @@
+"""When to look for work: a table of jobs on APScheduler, and hints that shorten the wait.
+
+The scheduler only wakes a job's own loop and never runs the work itself: its executor cancels what is running when it
+is shut down, and a claim that was taken shall be finished. While time is frozen it does not fire; tests call the
+jobs directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+from bot import logs
+
+#: A job that keeps finding work goes on at once this often; then it waits for its next tick like all others.
+ROUNDS_MAX = 50
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Claim a batch, call one service. `run` returns how many rows it worked on; it may be called at any time.
+
+    `every_s` is the pause between two looks; `hints` wake it earlier; `drain` asks again at once while there is work.
+    `width` is how many runs there may be at once, so that one slow answer from outside does not hold up everybody's
+    work; claims keep them apart, as they keep replicas apart.
+    """
+
+    name: str
+    run: Callable[[], Awaitable[int]]
+    every_s: float
+    hints: tuple[asyncio.Event, ...] = ()
+    drain: bool = True
+    width: int = 1
+    #: Called when a hint came, before the wake-up: a job with a pace of its own may drop its pause.
+    hurry: Callable[[], None] | None = None
+
+
+@dataclass(slots=True)
+class _Loop:
+    """One of the loops of a job. At most one run at a time in it."""
+
+    job: Job
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: int = 0
+    busy: bool = False
+
+    async def forever(self, stopping: asyncio.Event) -> None:
+        while not stopping.is_set():
+            await self.wake.wait()
+            self.wake.clear()
+            self.busy = True
+            await self.once(stopping)
+            self.busy = False
+
+    async def once(self, stopping: asyncio.Event) -> None:
+        """Work until there is nothing left. An error is logged and tried again at the next tick."""
+        for _ in range(ROUNDS_MAX):
+            if stopping.is_set():
+                return
+            try:
+                with logs.working_on(job=self.job.name):
+                    done = await self.job.run()
+            except Exception:
+                self.failures += 1
+                log.exception("%s failed; it is tried again at the next tick", self.job.name)
+                return
+            self.failures = 0
+            if not done or not self.job.drain:
+                return
+        # There is more, but the other jobs get their turn first.
+        self.wake.set()
+        await asyncio.sleep(0)
+
+
+class _Crew:
+    """All loops of one job."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.loops = [_Loop(job) for _ in range(job.width)]
+
+    def call(self) -> None:
+        """Wake one loop that is free. When none is, the first one looks again as soon as it is."""
+        next((loop for loop in self.loops if not loop.busy), self.loops[0]).wake.set()
+
+    async def ring(self) -> None:
+        """The scheduler's call. A coroutine, because the scheduler runs plain functions in threads of its own."""
+        self.call()
+
+
+class Ticker:
+    """Runs jobs until it is stopped. `start` once, then `stop` once."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._crews = [_Crew(job) for job in jobs]
+        self._loops = [loop for crew in self._crews for loop in crew.loops]
+        self._scheduler = AsyncIOScheduler(
+            timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        )
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """The jobs whose last runs failed, for the health page: a job is named after three failures in a row."""
+        return tuple(crew.job.name for crew in self._crews if any(loop.failures >= 3 for loop in crew.loops))
+
+    @property
+    def running(self) -> bool:
+        """True between `start` and `stop`, while every loop lives."""
+        return bool(self._tasks) and not self._stopping.is_set() and not any(task.done() for task in self._tasks)
+
+    def start(self) -> None:
+        """Start looking. Every job looks at once, because there may be work from before."""
+        for loop in self._loops:
+            self._tasks.append(asyncio.create_task(loop.forever(self._stopping), name=f"job-{loop.job.name}"))
+        for crew in self._crews:
+            crew.call()
+            self._scheduler.add_job(crew.ring, "interval", seconds=crew.job.every_s, id=crew.job.name)
+        for hint in {id(hint): hint for crew in self._crews for hint in crew.job.hints}.values():
+            wanted = [crew for crew in self._crews if any(hint is mine for mine in crew.job.hints)]
+            self._tasks.append(asyncio.create_task(_pass_on(hint, wanted), name="job-hint"))
+        self._scheduler.start()
+
+    async def stop(self, grace_s: float = 30.0) -> None:
+        """Take no new work, let running claims finish for at most `grace_s`, then cancel what is left."""
+        self._stopping.set()
+        # Only paused: shut down now, it would cancel the calls that are under way and log each as an error.
+        if self._scheduler.running:
+            self._scheduler.pause()
+        for loop in self._loops:
+            loop.wake.set()
+        working = [task for task in self._tasks if task.get_name() != "job-hint"]
+        if working:
+            _, late = await asyncio.wait(working, timeout=grace_s)
+            for task in late:
+                log.warning("%s did not finish in %g s; its claim will be taken over", task.get_name(), grace_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+            await asyncio.sleep(0)  # It does so in the loop's next turn.
+
+
+async def _pass_on(hint: asyncio.Event, crews: Sequence[_Crew]) -> None:
+    """One hint may concern several jobs; each gets a wake-up call of its own, so that none takes it from another."""
+    while True:
+        await hint.wait()
+        hint.clear()
+        for crew in crews:
+            if crew.job.hurry is not None:
+                crew.job.hurry()
+            crew.call()

@@ -1,0 +1,89 @@
+"""The composition root: the only place that constructs things. What it makes, `close` takes apart in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from bot import logs
+from bot.rules.labels import LabelKey
+from bot.rules.policy import Policy, Timing
+from bot.services.catalog import Catalog
+from bot.services.context import Context
+from bot.services.ports import Reached
+from bot.settings import Settings, identity, read_policy_file
+from ledger.db import Database
+from ledger.inbox import InboxWriter
+from ledger.values import Clock
+from providers.base import Provider
+from providers.reach import ssh_banner
+from providers.registry import REGISTRY
+
+
+@dataclass(frozen=True, slots=True)
+class SshReach:
+    """The `Reach` port: a real connect and the server's own greeting."""
+
+    timeout_s: float
+
+    async def probe(self, host: str, port: int) -> Reached:
+        """Connect, read the greeting, close. Never raises for a network failure."""
+        return Reached(*await ssh_banner(host, port, self.timeout_s))
+
+
+def build_providers(settings: Settings, clock: Clock) -> dict[str, Provider]:
+    """An adapter for each cloud whose credentials are set, in the order of the registry."""
+    return {
+        name: entry.build(settings.clouds[name], clock) for name, entry in REGISTRY.items() if name in settings.clouds
+    }
+
+
+def build_context(settings: Settings, clock: Clock) -> Context:
+    """Everything that services work with. Opens no connection; raises `ValueError` for settings that cannot be used."""
+    logs.register_secrets(settings.secrets())
+    file = read_policy_file(settings.policy, practice=settings.practice)
+    labels = build_labels(settings)
+    providers = build_providers(settings, clock)
+    return assemble(settings.database, clock, providers, labels, policy=file.policy, timing=file.timing)
+
+
+def build_labels(settings: Settings) -> LabelKey:
+    """The deployment's label key, made and kept beside the database when no setting gives it."""
+    key_hex = settings.label_key.get_secret_value() if settings.label_key else None
+    labels = identity(settings.identity_dir, key_hex=key_hex, deployment=settings.deployment)
+    logs.register_secrets([labels.key.hex()])
+    return labels
+
+
+def assemble(
+    database_url: str,
+    clock: Clock,
+    providers: Mapping[str, Provider],
+    labels: LabelKey,
+    *,
+    policy: Policy,
+    timing: Timing,
+) -> Context:
+    """A context out of parts that are there already: for `build_context` and for tests that run in one process."""
+    db = Database(database_url)
+    return Context(
+        db=db,
+        clock=clock,
+        policy=policy,
+        timing=timing,
+        providers=providers,
+        catalog=Catalog(providers, clock, timing.offers_timeout_s),
+        labels=labels,
+        reach=SshReach(timing.reach_timeout_s),
+        inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
+    )
+
+
+async def close(ctx: Context) -> None:
+    """Let accepted messages reach the disk, then give every connection back."""
+    await ctx.inbox.drain()
+    await ctx.catalog.close()
+    for provider in ctx.providers.values():
+        await provider.close()
+    await ctx.db.close()

@@ -1,0 +1,103 @@
+"""Claims: the right to work on a row until a time. One path for both databases, safe with any number of replicas.
+
+Select due ids with `FOR UPDATE SKIP LOCKED` (SQLite's write transaction needs no lock), set a token and an expiry,
+commit, work outside any transaction, and apply the result guarded by the token. A replica that dies leaves a claim
+that expires; a replica that pauses finds its token replaced.
+
+A claimed row is due again when its lease ends, so whoever makes it due earlier meanwhile leaves a trace, and giving the
+row back keeps that earlier time: what happened during the work is not slept over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from sqlalchemy import and_, case, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.db import Database
+from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session
+
+Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`row_id` is ours to work on until the lease ends; every result is applied under `token`."""
+
+    row_id: str
+    token: str
+
+
+def _key(model: type[Any]) -> Any:
+    return model.key if model is Inbox else model.id
+
+
+async def claim(
+    db: Database,
+    model: type[Model],
+    *,
+    now: datetime,
+    states: Collection[Any],
+    limit: int,
+    lease: timedelta,
+) -> list[Claim]:
+    """Claim at most `limit` due rows of `model` in one of `states`, the longest overdue first."""
+    key = _key(model)
+    due = (
+        select(key)
+        .where(
+            model.state.in_(list(states)),
+            model.due_at <= now,
+            or_(model.claim_until.is_(None), model.claim_until <= now),
+        )
+        .order_by(model.due_at, key)
+        .limit(limit)
+    )
+    async with db.read() as tx:
+        if (await tx.execute(due.limit(1))).first() is None:
+            return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
+    token = secrets.token_hex(16)
+    async with db.write() as tx:
+        ids = list((await tx.execute(due.with_for_update(skip_locked=True))).scalars())
+        if not ids:
+            return []
+        taken = await tx.execute(
+            update(model)
+            .where(key.in_(ids))
+            .values(claim_token=token, claim_until=now + lease, due_at=now + lease)
+            .returning(key)
+        )
+        found = set(taken.scalars())
+    return [Claim(row_id, token) for row_id in ids if row_id in found]
+
+
+async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:
+    """Give the row back with its next due time (None: nothing is left to do) and further column values.
+
+    A row that was made due during the claim stays due at that time, if it is earlier. False when the claim was lost
+    meanwhile: then nothing was written, and the work's result must be discarded.
+    """
+    if "state" in values and model in MOVABLE:
+        raise TypeError("a state is changed only by ledger.moves.move")
+    woken = model.due_at < model.claim_until
+    if due_at is not None:
+        woken = and_(woken, model.due_at < due_at)
+    result = await tx.execute(
+        update(model)
+        .where(_key(model) == held.row_id, model.claim_token == held.token)
+        .values(claim_token=None, claim_until=None, due_at=case((woken, model.due_at), else_=due_at), **values)
+        .returning(_key(model))
+    )
+    return result.first() is not None
+
+
+async def wake(tx: AsyncSession, model: type[Model], row_id: str, at: datetime) -> None:
+    """Make a row due at `at` unless it is due earlier."""
+    await tx.execute(
+        update(model).where(_key(model) == row_id, or_(model.due_at.is_(None), model.due_at > at)).values(due_at=at)
+    )

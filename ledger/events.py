@@ -1,0 +1,82 @@
+"""The journal and the outbox, written in the transaction of the change that they speak of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.db import insert_for
+from ledger.models import Event, Notification
+from ledger.states import NotificationKind, NotificationState
+from ledger.values import Actor, new_id
+
+
+def record(
+    tx: AsyncSession,
+    *,
+    at: datetime,
+    actor: Actor,
+    subject: str,
+    kind: str,
+    before: str = "",
+    after: str = "",
+    reason: str = "",
+    data: dict[str, Any] | None = None,
+) -> None:
+    """Add one journal row. `kind` is the table's noun and a verb: `instance.moved`, `key.added`."""
+    tx.add(
+        Event(
+            id=new_id("evt", at),
+            at=at,
+            actor=actor.ref,
+            subject=subject,
+            kind=kind,
+            before=before,
+            after=after,
+            reason=reason,
+            data=data or {},
+        )
+    )
+
+
+async def announce(
+    tx: AsyncSession,
+    *,
+    at: datetime,
+    kind: NotificationKind,
+    subject: str,
+    destination: str,
+    body: dict[str, Any] | None = None,
+) -> None:
+    """Make a notification due: a new row, or the next version of the one that is already shown.
+
+    One row per (kind, subject, destination), so announcing again updates the message that people see. A claim that is
+    being served keeps its lease: it sends the version it read, and the higher version makes the row due again.
+    """
+    insert = insert_for(tx, Notification).values(
+        id=new_id("ntf", at),
+        kind=kind,
+        subject=subject,
+        destination=destination,
+        state=NotificationState.PENDING,
+        version=1,
+        sent_version=0,
+        body=body or {},
+        tries=0,
+        error="",
+        created_at=at,
+        due_at=at,
+    )
+    await tx.execute(
+        insert.on_conflict_do_update(
+            index_elements=["kind", "subject", "destination"],
+            set_={
+                "version": Notification.version + 1,
+                "state": NotificationState.PENDING,
+                "due_at": at,
+                "body": insert.excluded.body,
+            },
+        )
+    )

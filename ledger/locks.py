@@ -1,0 +1,43 @@
+"""One order of locks. Whatever a transaction changes about a request, it first locks the request's family.
+
+A family is a request with its override, sessions, grants and instances. Two transactions that lock the same rows in
+different orders (the sender: instance, then session; an end: session, then instance) would each wait for the other
+until PostgreSQL kills one. SQLite has a single writer, so there this does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import bindparam, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
+
+from ledger.db import may_lock
+from ledger.models import GrantRow, Instance, Request, Session
+
+
+def _lock_of(of: Any) -> Any:
+    """The statement that locks the root of the family of the request that `of` names."""
+    family = aliased(Request)
+    root = select(func.coalesce(family.parent_id, family.id)).where(family.id == of)
+    # NO KEY UPDATE: rows that refer to the request may still be inserted meanwhile.
+    return select(Request.id).where(Request.id == root.scalar_subquery()).with_for_update(key_share=True, of=Request)
+
+
+_ID: Any = bindparam("row_id")
+#: Built once: these run before every move.
+_LOCKS: dict[type[Any], Any] = {
+    Request: _lock_of(_ID),
+    **{m: _lock_of(select(m.request_id).where(m.id == _ID).scalar_subquery()) for m in (Session, GrantRow, Instance)},
+}
+
+
+async def lock_family(tx: AsyncSession, model: type[Any], row_id: str) -> None:
+    """Lock the request at the root of the family that a row belongs to, until the transaction ends.
+
+    A row of another kind, or one that does not exist, locks nothing.
+    """
+    lock = _LOCKS.get(model)
+    if lock is not None and may_lock(tx):
+        await tx.execute(lock, {"row_id": row_id})

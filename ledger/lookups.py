@@ -1,0 +1,265 @@
+"""What services look up inside a transaction: rows by what they belong to, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from decimal import Decimal
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.db import may_lock
+from ledger.locks import lock_family
+from ledger.models import (
+    Approval,
+    GrantRow,
+    Inbox,
+    Instance,
+    LedgerEntry,
+    Notification,
+    Option,
+    Quote,
+    Request,
+    Session,
+    SshKey,
+    Stray,
+    Token,
+)
+from ledger.states import (
+    BILLABLE_INSTANCE,
+    OPEN_INSTANCE,
+    GrantState,
+    InboxState,
+    InstanceState,
+    NotificationKind,
+    NotificationState,
+    RequestState,
+    StrayState,
+)
+
+
+async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
+    """The quote of the request's current version."""
+    return await tx.scalar(select(Quote).where(Quote.request_id == request.id, Quote.version == request.quote_version))
+
+
+async def override_of(tx: AsyncSession, request_id: str) -> Request | None:
+    """The override request that belongs to a request above the 12-hour cap."""
+    return await tx.scalar(select(Request).where(Request.parent_id == request_id))
+
+
+async def session_of(tx: AsyncSession, request_id: str) -> Session | None:
+    """The session that a request led to."""
+    return await tx.scalar(select(Session).where(Session.request_id == request_id))
+
+
+async def count_open_requests(tx: AsyncSession, requester: str) -> int:
+    """How many of a person's requests wait for a decision now."""
+    return (
+        await tx.scalar(
+            select(func.count())
+            .select_from(Request)
+            .where(
+                Request.requester == requester,
+                Request.parent_id.is_(None),
+                Request.state.in_([RequestState.QUOTING, RequestState.PENDING]),
+            )
+        )
+    ) or 0
+
+
+async def by_inbox_key(tx: AsyncSession, key: str) -> Request | None:
+    """The request that an inbound message has made already."""
+    return await tx.scalar(select(Request).where(Request.inbox_key == key))
+
+
+async def open_grants(tx: AsyncSession, request_id: str) -> list[GrantRow]:
+    """Authority of a request that was neither used nor voided."""
+    return list(
+        await tx.scalars(select(GrantRow).where(GrantRow.request_id == request_id, GrantRow.state == GrantState.OPEN))
+    )
+
+
+async def grants_of_session(tx: AsyncSession, session_id: str) -> list[GrantRow]:
+    """Every grant of a session in order."""
+    return list(
+        await tx.scalars(select(GrantRow).where(GrantRow.session_id == session_id).order_by(GrantRow.created_at))
+    )
+
+
+async def instances_of_session(tx: AsyncSession, session_id: str) -> list[Instance]:
+    """Every row of a session in order, closed ones included."""
+    return list(await tx.scalars(select(Instance).where(Instance.session_id == session_id).order_by(Instance.n)))
+
+
+async def options_of(tx: AsyncSession, option_id: str) -> list[Option]:
+    """All options of the quote that an option belongs to, ranked."""
+    option = await tx.get_one(Option, option_id)
+    return list(await tx.scalars(select(Option).where(Option.quote_id == option.quote_id).order_by(Option.rank)))
+
+
+async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
+    """Dollars booked as used by a session."""
+    total = await tx.scalar(
+        select(func.sum(LedgerEntry.amount_usd)).where(
+            LedgerEntry.session_id == session_id, LedgerEntry.kind == "accrue"
+        )
+    )
+    return total or Decimal(0)
+
+
+async def accrued_of_instance(tx: AsyncSession, instance_id: str) -> Decimal:
+    """Dollars booked as used by one instance of a session."""
+    total = await tx.scalar(
+        select(func.sum(LedgerEntry.amount_usd)).where(
+            LedgerEntry.instance_id == instance_id, LedgerEntry.kind == "accrue"
+        )
+    )
+    return total or Decimal(0)
+
+
+async def next_numbers(tx: AsyncSession, request_id: str, kind: str) -> tuple[int, int]:
+    """`(the next seq of a grant of this kind, the next n of an instance)` of a request."""
+    seq = await tx.scalar(
+        select(func.max(GrantRow.seq)).where(GrantRow.request_id == request_id, GrantRow.kind == kind)
+    )
+    n = await tx.scalar(select(func.max(Instance.n)).where(Instance.request_id == request_id))
+    return (seq or 0) + 1, (n or 0) + 1
+
+
+async def open_instances_of_session(tx: AsyncSession, session_id: str) -> list[Instance]:
+    """The session's rows that may exist at a cloud, or may still be sent."""
+    return list(
+        await tx.scalars(select(Instance).where(Instance.session_id == session_id, Instance.state.in_(OPEN_INSTANCE)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a decision is about. In a write, the request stays locked until the transaction ends.
+
+    `action`, `version` and `option` come from the button's token; without a button, from the request as it is now.
+    """
+
+    token: Token | None
+    request: Request
+    option: Option | None
+    chosen: Option | None
+    votes: tuple[Approval, ...]
+    override: Request | None
+
+    @property
+    def action(self) -> str:
+        """What the button does."""
+        return self.token.action if self.token else "cancel"
+
+    @property
+    def version(self) -> int:
+        """The quote version that the button belongs to."""
+        return self.token.quote_version if self.token else self.request.quote_version
+
+
+async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
+    """Look up a button's value; None when it belongs to nothing here."""
+    row = await tx.get(Token, token)
+    if row is None:
+        return None
+    option = await tx.get(Option, row.option_id) if row.option_id else None
+    return await _ask(tx, row.request_id, row, option)
+
+
+async def ask_of_request(tx: AsyncSession, request_id: str) -> Ask:
+    """The same for a request that is named by its id."""
+    return await _ask(tx, request_id, None, None)
+
+
+async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> Ask:
+    await lock_family(tx, Request, request_id)
+    lock = {"key_share": True} if may_lock(tx) else None
+    request = await tx.get_one(Request, request_id, with_for_update=lock, populate_existing=True)
+    if request.state is not RequestState.PENDING:
+        return Ask(token, request, option, None, (), None)  # Who voted for what matters to nobody any more.
+    votes = await tx.scalars(
+        select(Approval).where(Approval.request_id == request.id, Approval.quote_version == request.quote_version)
+    )
+    chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
+    return Ask(token, request, option, chosen, tuple(votes.all()), await override_of(tx, request.id))
+
+
+async def open_instances(tx: AsyncSession, cloud: str, account: str) -> list[Instance]:
+    """Rows of one account that may exist at the cloud and were already sent."""
+    states = OPEN_INSTANCE - {InstanceState.READY}
+    return list(
+        await tx.scalars(
+            select(Instance).where(Instance.cloud == cloud, Instance.account == account, Instance.state.in_(states))
+        )
+    )
+
+
+async def billable_instances(tx: AsyncSession) -> list[Instance]:
+    """Every row for which a cloud may be billing, in one order, so that replicas that book them do not deadlock."""
+    query = select(Instance).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
+    return list(await tx.scalars(query))
+
+
+async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:
+    """Instance rows of any state by their machine label."""
+    if not labels:
+        return {}
+    rows = await tx.scalars(select(Instance).where(Instance.label.in_(list(labels))))
+    return {row.label: row for row in rows}
+
+
+async def open_strays(tx: AsyncSession, cloud: str, account: str) -> list[Stray]:
+    """Strays of one account that are not yet gone."""
+    return list(
+        await tx.scalars(
+            select(Stray).where(Stray.cloud == cloud, Stray.account == account, Stray.state != StrayState.GONE)
+        )
+    )
+
+
+async def message_of(tx: AsyncSession, subject: str, destination: str) -> Notification | None:
+    """The request's own message in a channel: where thread replies go."""
+    return await tx.scalar(
+        select(Notification).where(
+            Notification.kind == NotificationKind.REQUEST_MESSAGE,
+            Notification.subject == subject,
+            Notification.destination == destination,
+        )
+    )
+
+
+async def notification_of(
+    tx: AsyncSession, kind: NotificationKind, subject: str, destination: str
+) -> Notification | None:
+    """One row of the outbox by what makes it unique."""
+    return await tx.scalar(
+        select(Notification).where(
+            Notification.kind == kind, Notification.subject == subject, Notification.destination == destination
+        )
+    )
+
+
+async def public_key(tx: AsyncSession, owner: str) -> SshKey | None:
+    """The one public key of a user."""
+    return await tx.get(SshKey, owner)
+
+
+async def balance_of(tx: AsyncSession, account: str) -> Decimal:
+    """Debits minus credits of one ledger account, in dollars."""
+    debit = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.debit == account))
+    credit = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.credit == account))
+    return (debit or Decimal(0)) - (credit or Decimal(0))
+
+
+async def waiting_rows(tx: AsyncSession) -> dict[str, int]:
+    """How many rows of each kind still wait for their work."""
+    waiting = {
+        "inbox": select(func.count()).where(Inbox.state == InboxState.NEW),
+        "quotes": select(func.count()).where(Request.state == RequestState.QUOTING),
+        "creates": select(func.count()).where(Instance.state == InstanceState.READY),
+        "outbox": select(func.count()).where(Notification.state == NotificationState.PENDING),
+    }
+    return {name: await tx.scalar(query) or 0 for name, query in waiting.items()}

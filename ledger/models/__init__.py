@@ -1,0 +1,55 @@
+"""The rows. They are the model: services read and write these, and nothing else describes the same facts again.
+
+`state` is assigned when a row is born and changed only by `ledger.moves`; the listener below refuses every other
+assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `ledger.claims`: a row is due
+when `due_at` has passed, and None means that nothing is to be done.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import event, inspect
+
+from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
+from ledger.models.base import Base, Claimable
+from ledger.models.holding import Instance, Session, Stray
+from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, SshKey
+
+__all__ = [
+    "MOVABLE",
+    "Approval",
+    "Base",
+    "Claimable",
+    "Event",
+    "GrantRow",
+    "Inbox",
+    "Instance",
+    "LedgerEntry",
+    "Mark",
+    "Notification",
+    "Option",
+    "Quote",
+    "Request",
+    "Session",
+    "SshKey",
+    "StateAssigned",
+    "Stray",
+    "Token",
+]
+
+#: The rows whose state only `ledger.moves` changes.
+MOVABLE = (Request, GrantRow, Session, Instance, Stray)
+
+
+class StateAssigned(TypeError):
+    """`row.state = …` on a stored row. Use `ledger.moves.move`: it checks, counts, records and announces."""
+
+
+def _refuse_assignment(target: Any, *_: Any) -> None:
+    if inspect(target).has_identity:
+        raise StateAssigned(f"{type(target).__name__}.state is changed only by ledger.moves.move")
+
+
+for _model in MOVABLE:
+    event.listen(_model.state, "set", _refuse_assignment)

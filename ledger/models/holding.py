@@ -1,0 +1,130 @@
+"""Sessions, the instances behind them, and strays."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.models.base import Base, Claimable
+from ledger.states import (
+    OPEN_INSTANCE,
+    InstanceState,
+    SessionState,
+    StrayState,
+)
+
+
+class Session(Claimable, Base):
+    """Our promise of GPUs for a time."""
+
+    __tablename__ = "sessions"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), unique=True)
+    state: Mapped[SessionState] = mapped_column(EnumText(SessionState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    owner: Mapped[str] = mapped_column(SafeString(96), index=True)
+    channel: Mapped[str] = mapped_column(SafeString(64))
+    hours: Mapped[str] = mapped_column(SafeString(24))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ready_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Hours as granted, counted from the first moment the cloud may bill; None until then.
+    deadline: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    end_code: Mapped[str] = mapped_column(SafeString(32), default="")
+    #: The sentence people read about why it ended or failed.
+    end_reason: Mapped[str] = mapped_column(SafeText, default="")
+    replacements_left: Mapped[int] = mapped_column(Integer, default=0)
+    gpu: Mapped[str] = mapped_column(SafeString(48), default="")
+    gpu_count: Mapped[int] = mapped_column(Integer, default=1)
+
+
+_OPEN = ", ".join(f"'{state}'" for state in sorted(OPEN_INSTANCE))
+
+
+class Instance(Claimable, Base):
+    """The write-ahead intent of one create call, and what became of it. One row = at most one create, ever."""
+
+    __tablename__ = "instances"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    grant_id: Mapped[str] = mapped_column(ForeignKey("grants.id"))
+    option_id: Mapped[str] = mapped_column(SafeString(24))
+    n: Mapped[int] = mapped_column(Integer)
+    state: Mapped[InstanceState] = mapped_column(EnumText(InstanceState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    account: Mapped[str] = mapped_column(SafeString(24))
+    label: Mapped[str] = mapped_column(SafeString(48), unique=True)
+    name: Mapped[str] = mapped_column(SafeString(256))
+    offer: Mapped[dict[str, Any]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ref: Mapped[str | None] = mapped_column(SafeString(64))
+    machine_id: Mapped[str | None] = mapped_column(SafeString(64))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    storage_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    #: What the cloud said last: its translated status and its own free text (hostile until escaped).
+    status: Mapped[str] = mapped_column(SafeString(24), default="")
+    status_text: Mapped[str] = mapped_column(SafeText, default="")
+    ssh_host: Mapped[str | None] = mapped_column(SafeString(255))
+    ssh_port: Mapped[int | None] = mapped_column(Integer)
+    ssh_user: Mapped[str | None] = mapped_column(SafeString(64))
+    live_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reachable_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.
+    billing_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    billing_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Times of complete listings of the right account without it; cleared when it is seen again.
+    absent_at: Mapped[list[str]] = mapped_column(Json, default=list)
+    #: When the end was ordered here, and when the cloud first accepted the order.
+    terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The error's code when the create was refused, or why it was ended; the sentence people read about it.
+    outcome_code: Mapped[str] = mapped_column(SafeString(32), default="")
+    outcome: Mapped[str] = mapped_column(SafeText, default="")
+
+    __table_args__ = (
+        Index(
+            "uq_instances_open_grant",
+            "grant_id",
+            unique=True,
+            sqlite_where=text(f"state IN ({_OPEN})"),
+            postgresql_where=text(f"state IN ({_OPEN})"),
+        ),
+        Index("ix_instances_cloud_account_state", "cloud", "account", "state"),
+    )
+
+
+class Stray(Base):
+    """An instance of ours at a cloud without a row of its own: a duplicate, or one that landed late."""
+
+    __tablename__ = "strays"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    account: Mapped[str] = mapped_column(SafeString(24))
+    ref: Mapped[str] = mapped_column(SafeString(64))
+    label: Mapped[str] = mapped_column(SafeString(48))
+    state: Mapped[StrayState] = mapped_column(EnumText(StrayState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    first_seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    billing_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    absent_at: Mapped[list[str]] = mapped_column(Json, default=list)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reason: Mapped[str] = mapped_column(SafeText, default="")
+
+    __table_args__ = (UniqueConstraint("cloud", "account", "ref"),)

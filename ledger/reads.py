@@ -1,0 +1,192 @@
+"""What people look at: functions that read one consistent state and return rows, detached."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.lookups import current_quote, override_of, session_of
+from ledger.models import (
+    Approval,
+    Event,
+    GrantRow,
+    Instance,
+    LedgerEntry,
+    Option,
+    Quote,
+    Request,
+    Session,
+    Token,
+)
+from ledger.states import (
+    LIVE_SESSION,
+    RequestState,
+)
+from ledger.values import bare_id
+
+SHORTEST_ENDING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """Everything that the message about one request shows. `options` are ranked; `tokens` are of this quote version.
+
+    `parent` is set on an override request, `override` on the request that waits for one.
+    """
+
+    request: Request
+    quote: Quote | None
+    options: tuple[Option, ...]
+    tokens: tuple[Token, ...]
+    approvals: tuple[Approval, ...]
+    session: Session | None
+    instances: tuple[Instance, ...]
+    parent: Request | None
+    override: Request | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session with the instance that serves it now (the newest one), and what was booked on it so far."""
+
+    session: Session
+    request: Request
+    instance: Instance | None
+    grant: GrantRow | None
+    accrued_usd: Decimal
+    accrued_until: datetime | None
+
+
+async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
+    """The view of one request; LookupError when there is none."""
+    request = await tx.get(Request, request_id)
+    if request is None:
+        raise LookupError(f"there is no request {request_id}")
+    quote = await current_quote(tx, request)
+    options: Sequence[Option] = ()
+    if quote is not None:
+        options = (await tx.scalars(select(Option).where(Option.quote_id == quote.id).order_by(Option.rank))).all()
+    tokens = await tx.scalars(
+        select(Token).where(Token.request_id == request.id, Token.quote_version == request.quote_version)
+    )
+    approvals = await tx.scalars(
+        select(Approval).where(Approval.request_id == request.id).order_by(Approval.at, Approval.id)
+    )
+    session = await session_of(tx, request.id)
+    instances: Sequence[Instance] = ()
+    if session is not None:
+        rows = await tx.scalars(select(Instance).where(Instance.session_id == session.id).order_by(Instance.n))
+        instances = rows.all()
+    parent = await tx.get(Request, request.parent_id) if request.parent_id else None
+    return RequestView(
+        request,
+        quote,
+        tuple(options),
+        tuple(tokens.all()),
+        tuple(approvals.all()),
+        session,
+        tuple(instances),
+        parent,
+        await override_of(tx, request.id) if parent is None else None,
+    )
+
+
+async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
+    """The view of one session; LookupError when there is none."""
+    session = await tx.get(Session, session_id)
+    if session is None:
+        raise LookupError(f"there is no session {session_id}")
+    return (await _session_views(tx, [session]))[0]
+
+
+async def session_views(tx: AsyncSession, *, owner: str | None = None, limit: int = 50) -> list[SessionView]:
+    """Live sessions, the soonest to end first; of one owner when `owner` is given."""
+    # The databases disagree on where NULL sorts; a session whose end is not fixed yet comes last on both.
+    soonest = (Session.deadline.is_(None), Session.deadline, Session.id)
+    query = select(Session).where(Session.state.in_(LIVE_SESSION)).order_by(*soonest).limit(limit)
+    if owner is not None:
+        query = query.where(Session.owner == owner)
+    return await _session_views(tx, (await tx.scalars(query)).all())
+
+
+async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
+    """A fixed number of queries for any number of sessions."""
+    ids = [s.id for s in sessions]
+    request_ids = [s.request_id for s in sessions]
+    requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}
+    newest = {
+        i.session_id: i
+        for i in await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))
+    }
+    grants = {
+        g.session_id: g
+        for g in await tx.scalars(select(GrantRow).where(GrantRow.session_id.in_(ids)).order_by(GrantRow.seq))
+    }
+    sums = await tx.execute(
+        select(LedgerEntry.session_id, func.sum(LedgerEntry.amount_usd), func.max(LedgerEntry.at))
+        .where(LedgerEntry.session_id.in_(ids), LedgerEntry.kind == "accrue")
+        .group_by(LedgerEntry.session_id)
+    )
+    booked = {session_id: (total, until) for session_id, total, until in sums}
+    return [
+        SessionView(
+            s, requests[s.request_id], newest.get(s.id), grants.get(s.id), *booked.get(s.id, (Decimal(0), None))
+        )
+        for s in sessions
+    ]
+
+
+async def pending_requests(tx: AsyncSession, *, requester: str | None = None, limit: int = 50) -> list[Request]:
+    """Requests that wait for offers or for a decision, oldest first."""
+    query = (
+        select(Request)
+        .where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+        .order_by(Request.created_at)
+        .limit(limit)
+    )
+    if requester is not None:
+        query = query.where(Request.requester == requester)
+    return list(await tx.scalars(query))
+
+
+async def resolve(tx: AsyncSession, text: str) -> tuple[Request, Session | None]:
+    """The request (and its session, if any) that a person named by an id or by a unique ending of one.
+
+    Raises LookupError with a sentence that says what was wrong and what a right one looks like.
+    """
+    wanted = bare_id(text.strip().strip("`").lower())
+    if len(wanted) < SHORTEST_ENDING or not wanted.isalnum():
+        raise LookupError(
+            f"“{text[:40]}” is not an id; give at least the last {SHORTEST_ENDING} characters, as in 7k2m9x"
+        )
+    found = list(await tx.scalars(select(Request).where(Request.id.endswith(wanted, autoescape=True)).limit(2)))
+    sessions = list(await tx.scalars(select(Session).where(Session.id.endswith(wanted, autoescape=True)).limit(2)))
+    requests = {r.id: r for r in found}
+    for session in sessions:
+        request = await tx.get_one(Request, session.request_id)
+        requests[request.id] = request
+    if not requests:
+        raise LookupError(f"there is no request or session that ends in “{wanted}”; /gpu list shows yours")
+    if len(requests) > 1:
+        raise LookupError(f"more than one request or session ends in “{wanted}”; give more of its characters")
+    (request,) = requests.values()
+    return request, await session_of(tx, request.id)
+
+
+async def journal(tx: AsyncSession, subjects: Collection[str]) -> list[Event]:
+    """The events of some subjects in order."""
+    return list(await tx.scalars(select(Event).where(Event.subject.in_(list(subjects))).order_by(Event.at, Event.id)))
+
+
+async def ledger_entries(tx: AsyncSession, session_id: str) -> list[LedgerEntry]:
+    """Every entry of one session in order."""
+    return list(
+        await tx.scalars(
+            select(LedgerEntry).where(LedgerEntry.session_id == session_id).order_by(LedgerEntry.at, LedgerEntry.id)
+        )
+    )

@@ -1,0 +1,199 @@
+"""The state machines, as data. One table says which moves are legal; one says which moves people hear about."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+
+
+class RequestState(StrEnum):
+    QUOTING = "quoting"
+    PENDING = "pending"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+    UNAVAILABLE = "unavailable"
+
+
+class GrantState(StrEnum):
+    OPEN = "open"
+    USED = "used"
+    VOID = "void"
+
+
+class SessionState(StrEnum):
+    QUEUED = "queued"
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FAILED = "failed"
+
+
+class InstanceState(StrEnum):
+    READY = "ready"
+    SENDING = "sending"
+    UNKNOWN = "unknown"
+    LIVE = "live"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+    GONE = "gone"
+    REJECTED = "rejected"
+    TOMBSTONE = "tombstone"
+
+
+class StrayState(StrEnum):
+    SEEN = "seen"
+    QUARANTINED = "quarantined"
+    CONDEMNED = "condemned"
+    GONE = "gone"
+
+
+class NotificationState(StrEnum):
+    PENDING = "pending"
+    SENT = "sent"
+    DEAD = "dead"
+
+
+class InboxState(StrEnum):
+    NEW = "new"
+    DONE = "done"
+    FAILED = "failed"
+
+
+State = RequestState | GrantState | SessionState | InstanceState | StrayState
+
+_R, _G, _S, _I, _T = RequestState, GrantState, SessionState, InstanceState, StrayState
+
+#: machine → from → the states it may become. Everything absent here is illegal. The tables are kept apart by machine
+#: because equal words of two machines (a session and an instance are both *terminating*) are equal as text.
+LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
+    RequestState: {
+        _R.QUOTING: frozenset({_R.PENDING, _R.UNAVAILABLE, _R.CANCELLED}),
+        _R.PENDING: frozenset({_R.QUOTING, _R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED}),
+        # Until the create call is sent, a price that moved or an offer that vanished asks again.
+        _R.APPROVED: frozenset({_R.PENDING, _R.QUOTING}),
+        _R.REJECTED: frozenset(),
+        _R.CANCELLED: frozenset(),
+        _R.EXPIRED: frozenset(),
+        _R.UNAVAILABLE: frozenset(),
+    },
+    GrantState: {
+        _G.OPEN: frozenset({_G.USED, _G.VOID}),
+        _G.USED: frozenset(),
+        _G.VOID: frozenset(),
+    },
+    SessionState: {
+        _S.QUEUED: frozenset({_S.PROVISIONING, _S.TERMINATING, _S.TERMINATED, _S.FAILED}),
+        _S.PROVISIONING: frozenset({_S.RUNNING, _S.QUEUED, _S.TERMINATING, _S.FAILED}),
+        _S.RUNNING: frozenset({_S.STOPPED, _S.TERMINATING, _S.QUEUED}),
+        _S.STOPPED: frozenset({_S.RUNNING, _S.TERMINATING}),
+        _S.TERMINATING: frozenset({_S.TERMINATED}),
+        _S.TERMINATED: frozenset(),
+        _S.FAILED: frozenset(),
+    },
+    InstanceState: {
+        _I.READY: frozenset({_I.SENDING, _I.REJECTED}),
+        _I.SENDING: frozenset({_I.LIVE, _I.REJECTED, _I.UNKNOWN}),
+        _I.UNKNOWN: frozenset({_I.LIVE, _I.TOMBSTONE}),
+        _I.LIVE: frozenset({_I.STOPPED, _I.TERMINATING, _I.GONE}),
+        _I.STOPPED: frozenset({_I.LIVE, _I.TERMINATING, _I.GONE}),
+        _I.TERMINATING: frozenset({_I.GONE}),
+        _I.GONE: frozenset(),
+        _I.REJECTED: frozenset(),
+        _I.TOMBSTONE: frozenset(),
+    },
+    StrayState: {
+        _T.SEEN: frozenset({_T.CONDEMNED, _T.QUARANTINED, _T.GONE}),
+        _T.QUARANTINED: frozenset({_T.CONDEMNED, _T.GONE}),
+        _T.CONDEMNED: frozenset({_T.GONE}),
+        _T.GONE: frozenset(),
+    },
+}
+
+#: An instance row in one of these may exist at the cloud; at most one such row per grant.
+OPEN_INSTANCE = frozenset({_I.READY, _I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
+#: Rows for which the cloud may be billing.
+BILLABLE_INSTANCE = frozenset({_I.LIVE, _I.STOPPED, _I.TERMINATING})
+LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S.TERMINATING})
+
+
+class NotificationKind(StrEnum):
+    """What people read. The value is the stable name in the database and in `docs/`."""
+
+    REQUEST_MESSAGE = "request.message"
+    REQUEST_RESULT = "request.result"
+    REQUEST_REMINDER = "request.reminder"
+    SESSION_READY = "session.ready"
+    SESSION_ENDING = "session.ending"
+    SESSION_ENDED = "session.ended"
+    STRAY_FOUND = "stray.found"
+    OPERATOR_PAGE = "operator.page"
+    REPLY = "reply"
+
+
+_N = NotificationKind
+
+#: A move into this state makes these notifications due. The request's message is rendered again from state, so
+#: announcing it twice costs an update and never a second message.
+ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
+    RequestState: {
+        _R.PENDING: (_N.REQUEST_MESSAGE,),
+        _R.APPROVED: (_N.REQUEST_MESSAGE,),
+        _R.REJECTED: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),
+        _R.CANCELLED: (_N.REQUEST_MESSAGE,),
+        _R.EXPIRED: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),
+        _R.UNAVAILABLE: (_N.REQUEST_MESSAGE,),
+    },
+    GrantState: {},
+    SessionState: {
+        _S.QUEUED: (_N.REQUEST_MESSAGE,),
+        _S.PROVISIONING: (_N.REQUEST_MESSAGE,),
+        _S.RUNNING: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT, _N.SESSION_READY),
+        _S.STOPPED: (_N.REQUEST_MESSAGE,),
+        _S.TERMINATING: (_N.REQUEST_MESSAGE,),
+        _S.TERMINATED: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT, _N.SESSION_ENDED),
+        _S.FAILED: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT, _N.SESSION_ENDED),
+    },
+    InstanceState: {
+        _I.SENDING: (_N.REQUEST_MESSAGE,),
+        _I.LIVE: (_N.REQUEST_MESSAGE,),
+        _I.UNKNOWN: (_N.REQUEST_MESSAGE,),
+        _I.TOMBSTONE: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),
+    },
+    StrayState: {
+        _T.CONDEMNED: (_N.STRAY_FOUND,),
+        _T.QUARANTINED: (_N.STRAY_FOUND,),
+    },
+}
+
+
+def sources(to: State) -> frozenset[State]:
+    """The states from which `to` may be entered."""
+    return frozenset(state for state, targets in LEGAL[type(to)].items() if to in targets)
+
+
+def is_terminal(state: State) -> bool:
+    """True when nothing may leave `state`."""
+    return not LEGAL[type(state)][state]
+
+
+def announced(to: State) -> tuple[NotificationKind, ...]:
+    """What people hear about a move into `to`."""
+    return ANNOUNCES[type(to)].get(to, ())
+
+
+@lru_cache(maxsize=None, typed=True)
+def reachable(start: State) -> frozenset[State]:
+    """Every state that can follow `start`, in any number of legal moves."""
+    seen: set[State] = set()
+    frontier = [start]
+    while frontier:
+        state = frontier.pop()
+        for following in LEGAL[type(state)][state]:
+            if following not in seen:
+                seen.add(following)
+                frontier.append(following)
+    return frozenset(seen)

@@ -1,0 +1,126 @@
+"""Small guarded writes that are not moves: money, columns of a row in hand, and the bookkeeping of the outbox."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.claims import Claim
+from ledger.db import insert_for
+from ledger.locks import lock_family
+from ledger.models import Instance, LedgerEntry, Notification, Request, Session, Stray
+from ledger.states import NotificationState
+from ledger.values import new_id
+
+Tx = AsyncSession
+
+
+async def amend(
+    tx: Tx,
+    model: type[Request | Session | Instance | Stray],
+    row_id: str,
+    *,
+    claim: str | None = None,
+    version: int | None = None,
+    **values: Any,
+) -> bool:
+    """Set columns of one row, guarded by a claim or by the version that was read. False: the guard did not hold.
+
+    The state is not a column to set; `ledger.moves.move` changes it.
+    """
+    if "state" in values:
+        raise TypeError("a state is changed only by ledger.moves.move")
+    await lock_family(tx, model, row_id)
+    where = [model.id == row_id]
+    if claim is not None:
+        where.append(model.claim_token == claim)  # type: ignore[union-attr] # Strays have no claim and pass none.
+    if version is not None:
+        where.append(model.version == version)
+    done = await tx.execute(update(model).where(*where).values(**values).returning(model.id))
+    return done.first() is not None
+
+
+async def add_request(tx: Tx, **values: Any) -> bool:
+    """Store a request with these columns. False when its inbound message has asked already, here or elsewhere."""
+    insert = insert_for(tx, Request).values(**values).on_conflict_do_nothing(index_elements=["inbox_key"])
+    return (await tx.execute(insert.returning(Request.id))).first() is not None
+
+
+async def add_stray(tx: Tx, **values: Any) -> bool:
+    """Store a stray with these columns. False when another replica has sighted the same instance meanwhile."""
+    there = ["cloud", "account", "ref"]
+    insert = insert_for(tx, Stray).values(**values).on_conflict_do_nothing(index_elements=there)
+    return (await tx.execute(insert.returning(Stray.id))).first() is not None
+
+
+async def book(
+    tx: Tx,
+    *,
+    key: str,
+    kind: str,
+    debit: str,
+    credit: str,
+    amount_usd: Decimal,
+    at: datetime,
+    session_id: str | None = None,
+    instance_id: str | None = None,
+    component: str = "",
+    note: str = "",
+) -> bool:
+    """Book one balanced entry. False when `key` was booked before or the amount rounds to nothing.
+
+    Raises ValueError for a negative amount: a correction is an entry in the other direction.
+    """
+    if amount_usd < 0:
+        raise ValueError("an entry moves a positive amount; book a correction in the other direction")
+    if amount_usd < Decimal("0.0000005"):
+        return False
+    done = await tx.execute(
+        insert_for(tx, LedgerEntry)
+        .values(
+            id=new_id("led", at),
+            key=key,
+            kind=kind,
+            debit=debit,
+            credit=credit,
+            amount_usd=amount_usd,
+            at=at,
+            session_id=session_id,
+            instance_id=instance_id,
+            component=component,
+            note=note,
+        )
+        .on_conflict_do_nothing(index_elements=["key"])
+        .returning(LedgerEntry.id)
+    )
+    return done.first() is not None
+
+
+async def notification_sent(tx: Tx, held: Claim, *, version: int, channel: str, ts: str | None, at: datetime) -> None:
+    """Record where a notification is shown. A version announced meanwhile leaves the row due again."""
+    await _settle(
+        tx, held, version, {"sent_version": version, "channel": channel, "ts": ts, "sent_at": at, "error": ""}
+    )
+
+
+async def notification_dead(tx: Tx, held: Claim, *, version: int, error: str) -> None:
+    """No later attempt can succeed: keep the reason. A newer version is tried all the same."""
+    await _settle(tx, held, version, {"error": error}, NotificationState.DEAD)
+
+
+async def _settle(
+    tx: Tx, held: Claim, version: int, values: dict[str, Any], state: NotificationState = NotificationState.SENT
+) -> None:
+    free: dict[str, Any] = {"claim_token": None, "claim_until": None, "tries": 0}
+    mine = (Notification.id == held.row_id, Notification.claim_token == held.token)
+    await tx.execute(
+        update(Notification)
+        .where(*mine, Notification.version == version)
+        .values(**values, **free, state=state, due_at=None)
+    )
+    # The token is gone after the first statement, so this one only finds a row that has moved on.
+    await tx.execute(update(Notification).where(*mine).values(**values, **free))

@@ -1,0 +1,32 @@
+"""How a new schema step spells the ledger's column types: as plain ones."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from alembic.autogenerate.api import AutogenContext
+
+from ledger.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+
+#: A step names plain types, so that it does not change when a column type of ours does.
+PLAIN: tuple[tuple[type[Any], str], ...] = (
+    (MicroUsd, "sa.BigInteger()"),
+    (UtcDateTime, "sa.DateTime(timezone=True)"),
+    (EnumText, "sa.String(length=24)"),
+    (SafeText, "sa.Text()"),
+    (Json, 'sa.JSON().with_variant(postgresql.JSONB(), "postgresql")'),
+)
+
+
+def plain_type(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:
+    """How a new step spells a column type of ours; False leaves it to alembic."""
+    if kind != "type":
+        return False
+    if isinstance(item, SafeString):
+        return f"sa.String(length={item.length})"
+    for ours, spelled in PLAIN:
+        if isinstance(item, ours):
+            if "postgresql." in spelled:
+                autogen.imports.add("from sqlalchemy.dialects import postgresql")
+            return spelled
+    return False

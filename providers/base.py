@@ -1,0 +1,325 @@
+"""The provider contract. The doc comments are the law; `tests/contract` holds every adapter to them.
+
+An adapter is transport and translation, nothing else: no retries of a create, no decisions, no ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from ledger.values import Absence, GpuConstraint, Grant
+
+
+class Stock(StrEnum):
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+    NONE = "none"
+
+
+class BillingStart(StrEnum):
+    """From which moment the GPU is billed: the create call, or the container running."""
+
+    CREATE = "create"
+    RUNNING = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class BillingRule:
+    """How the cloud counts time: rounded up to `quantum_s`, at least `minimum_s`, from `starts`."""
+
+    quantum_s: int = 1
+    minimum_s: int = 0
+    starts: BillingStart = BillingStart.RUNNING
+    storage_while_stopped: bool = True
+    #: True where a stopped instance keeps its GPU reserved and pays for it: only the end of the instance saves money.
+    gpu_while_stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What differs between clouds, as data. Code outside the adapter asks these and never the cloud's name."""
+
+    stop: bool
+    spot: bool
+    labels: bool
+    balance: bool
+    charges: bool
+    logs: bool
+    #: Whether an instance can be restarted in place; where it cannot, `restart` raises `Unsupported`.
+    restart: bool = True
+    ssh: bool = True
+    batch: bool = False
+    free: bool = False
+    #: The call that ends billing for good; `stop` alone never does where storage is billed.
+    meter_stop_verb: str = "terminate"
+    billing: BillingRule = field(default_factory=BillingRule)
+    #: Longest time between a create and its first appearance in `list()` that was observed or documented.
+    visibility_lag_s: int = 30
+    #: Typical seconds from create to reachable, and the time after which we give up.
+    boot_expected_s: int = 120
+    boot_deadline_s: int = 900
+    #: Longest instance name and the characters allowed in it besides letters and digits.
+    name_max: int = 191
+    name_extra_chars: str = "-_"
+    #: Documented minimum seconds between two calls, per endpoint group of the adapter.
+    rate_limits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a cloud sells now. Prices are dollars for the whole offer (all GPUs), never per GPU.
+
+    `key` is the cloud's own name for the offer, without spaces: `f"{cloud}:{key}"` is the id that people type.
+    `price_usd_h` is what an hour costs while running, storage of the asked disk included. None, zero or a negative
+    number is passed on as the cloud gave it; the market excludes it and says so.
+    `ticket` holds what the adapter itself needs to create from this offer; nobody else reads it.
+    Unknown facts are None, never a guess.
+    """
+
+    cloud: str
+    key: str
+    gpu: str
+    gpu_count: int
+    memory_gb: Decimal
+    region: str
+    spot: bool
+    price_usd_h: Decimal | None
+    fetched_at: datetime
+    gpu_usd_h: Decimal | None = None
+    storage_usd_h: Decimal = Decimal(0)
+    storage_stopped_usd_h: Decimal = Decimal(0)
+    egress_usd_gb: Decimal = Decimal(0)
+    ingress_usd_gb: Decimal = Decimal(0)
+    country: str | None = None
+    reliability: Decimal | None = None
+    stock: Stock | None = None
+    available_for_s: int | None = None
+    machine_id: str | None = None
+    host_id: str | None = None
+    verified: bool | None = None
+    datacenter: bool | None = None
+    cuda_max: Decimal | None = None
+    compute_capability: Decimal | None = None
+    vcpus: int | None = None
+    ram_gb: Decimal | None = None
+    disk_gb_max: int | None = None
+    download_mbps: Decimal | None = None
+    min_bid_usd_h: Decimal | None = None
+    ticket: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The id that every door shows and takes: `vast:30406190`."""
+        return f"{self.cloud}:{self.key}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSpec:
+    """What is sent to a cloud. `name` carries our machine label at its right end and must become findable."""
+
+    name: str
+    offer: Offer
+    image: str
+    disk_gb: int
+    public_keys: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    onstart: str = ""
+    #: Dollars per hour for the whole offer; set only for a spot offer.
+    bid_usd_h: Decimal | None = None
+
+
+class InstanceStatus(StrEnum):
+    """A cloud's status words, translated. RUNNING does not mean reachable."""
+
+    PENDING = "pending"
+    BOOTING = "booting"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    ERROR = "error"
+    OFFLINE = "offline"
+    TERMINATED = "terminated"
+
+
+@dataclass(frozen=True, slots=True)
+class SshEndpoint:
+    """Where a real SSH server answers (direct, not a cloud's web proxy where the two differ)."""
+
+    host: str
+    port: int
+    user: str = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedInstance:
+    """What the cloud says exists. `ref` is the cloud's own id; `name` is whatever name or label it carries.
+
+    `price_usd_h` is the rate the cloud says it bills now (None when it does not say). Times are the cloud's own.
+    `status_text` is the cloud's free text, hostile until escaped.
+    """
+
+    cloud: str
+    ref: str
+    name: str | None
+    status: InstanceStatus
+    status_text: str = ""
+    gpu: str | None = None
+    gpu_count: int | None = None
+    price_usd_h: Decimal | None = None
+    storage_usd_h: Decimal | None = None
+    ssh: SshEndpoint | None = None
+    region: str | None = None
+    machine_id: str | None = None
+    spot: bool = False
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotSeen:
+    """`get` or `find` did not see it. This proves nothing: reads lag, and only a complete listing counts."""
+
+    cloud: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Everything in the account: all pages, or the adapter raised an error instead. `at` is when it was asked.
+
+    `proves_absence` is False where the cloud cannot list what runs (a batch cloud): there only a run's own final
+    status or its timeout ends it, whatever is missing here.
+    """
+
+    cloud: str
+    account: str
+    at: datetime
+    items: tuple[ObservedInstance, ...]
+    proves_absence: bool = True
+
+    def absence(self, ref: str | None, name: str) -> Absence | None:
+        """An `Absence` when neither the cloud's id nor the name occurs here; None when it is listed or unprovable."""
+        if not self.proves_absence:
+            return None
+        for item in self.items:
+            if item.status is not InstanceStatus.TERMINATED and (item.ref == ref or item.name == name):
+                return None
+        return Absence(self.at, self.account)
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """One line of the cloud's own bill, normalised. `component` is gpu, storage, bandwidth or other."""
+
+    cloud: str
+    line_id: str
+    ref: str
+    component: str
+    amount_usd: Decimal
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """Spendable dollars, and the account's own ceiling per hour when the cloud tells."""
+
+    credit_usd: Decimal
+    spend_limit_usd_h: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """Whether this cloud can be used now. `missing` names settings; `problem` is one sentence; no secret in either."""
+
+    cloud: str
+    ok: bool
+    missing: tuple[str, ...] = ()
+    where: str = ""
+    problem: str = ""
+    account: str = ""
+    balance: Balance | None = None
+
+
+@runtime_checkable
+class Provider(Protocol):
+    """One account at one cloud."""
+
+    name: str
+    capabilities: Capabilities
+    #: A fingerprint of the credential (`sha256[:12]`), stored on every row so that another account proves nothing.
+    account: str
+
+    async def offers(
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
+    ) -> tuple[Offer, ...]:
+        """Priced offers that the cloud's own filter returned for `constraint`, at most `pages` pages.
+
+        `spot` True asks for interruptible offers only, False for on-demand only, None for both. An offer is rentable
+        now as far as the cloud knows; every limit is checked again by the caller. `memory_gb` is nominal per GPU.
+        """
+        ...
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """Send exactly one create call, on a fresh connection, never repeated by any layer below.
+
+        Returns when the cloud confirmed an instance (its id is in the answer). Raises an error whose `definite_no` is
+        true when nothing was created, and `OutcomeUnknown` for everything else. An instance that the cloud says it
+        made while reporting failure raises `OutcomeUnknown` too: the sweep finds it by its name.
+        """
+        ...
+
+    async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
+        """All instances whose name ends with `name_suffix` (the machine label), oldest first."""
+        ...
+
+    async def get(self, ref: str) -> ObservedInstance | NotSeen:
+        """One instance by the cloud's id. An authentication error is raised, never taken for absence."""
+        ...
+
+    async def list(self) -> Listing:
+        """Everything in the account, every page. Any error in any page raises: half a list proves nothing."""
+        ...
+
+    async def stop(self, ref: str) -> None:
+        """Ask the cloud to stop it. Idempotent; returning does not mean done. `Unsupported` where it cannot."""
+        ...
+
+    async def start(self, ref: str) -> None:
+        """Ask to start a stopped one. `NoCapacity` when the GPU was taken; no start stays queued behind it."""
+        ...
+
+    async def restart(self, ref: str) -> None:
+        """Ask for an in-place restart of the container. Idempotent. `Unsupported` where the cloud has no such call."""
+        ...
+
+    async def terminate(self, ref: str) -> None:
+        """Ask to destroy it with everything billable about it. Idempotent: already gone is success, not an error."""
+        ...
+
+    async def balance(self) -> Balance:
+        """Spendable credit. `Unsupported` where the cloud has no such call."""
+        ...
+
+    async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
+        """The cloud's own bill for [since, until). `Unsupported` where there is none. Lines may arrive late."""
+        ...
+
+    async def preflight(self) -> Preflight:
+        """Credentials present, valid, and the API reachable. Never raises for a cloud-side problem: it reports it."""
+        ...
+
+    async def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
+    """W: how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE: max(floor, 10 × visibility lag)."""
+    return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))

@@ -1,0 +1,351 @@
+"""The adapter: which call is made for which verb of the contract."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
+from providers.base import (
+    Balance,
+    BillingRule,
+    BillingStart,
+    Capabilities,
+    Charge,
+    InstanceSpec,
+    InstanceStatus,
+    Listing,
+    NotSeen,
+    ObservedInstance,
+    Offer,
+    Preflight,
+)
+from providers.clouds.lambda_cloud import catalogue, history, instances
+from providers.clouds.lambda_cloud.outcomes import CLOUD, call_error, create_error, duplicate, fields, not_there
+from providers.errors import (
+    AuthFailed,
+    InvalidSpec,
+    NotSent,
+    ProviderError,
+    RateLimited,
+    UnexpectedResponse,
+    Unsupported,
+)
+from providers.http import CloudHttp, Credential, Reply, fingerprint
+
+KEY_PAGE = "https://cloud.lambda.ai/api-keys"
+REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+#: Documented seconds between two calls of any kind, and between two launches.
+RATE_LIMITS = {"any": 1.0, "launch": 12.0}
+#: Calls may arrive closer together than they left.
+MARGIN_S = 0.2
+#: A launch that would have to wait longer for its turn is refused here instead.
+LAUNCH_WAIT_MAX_S = 30.0
+#: More pages than any account's log has; reaching it means that the tokens lead nowhere.
+PAGES_MAX = 200
+#: How far before the asked period the log is read for the launches of what ran in it.
+LOOK_BACK = timedelta(days=35)
+
+CAPABILITIES = Capabilities(
+    stop=False,
+    spot=False,
+    labels=True,
+    balance=False,
+    charges=True,
+    logs=False,
+    meter_stop_verb="terminate",
+    # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included.
+    billing=BillingRule(quantum_s=60, minimum_s=60, starts=BillingStart.CREATE, storage_while_stopped=False),
+    visibility_lag_s=30,
+    boot_expected_s=300,
+    # Machines with several GPUs take ten to fifteen minutes.
+    boot_deadline_s=1800,
+    name_max=instances.NAME_MAX,
+    name_extra_chars="-",
+    rate_limits=RATE_LIMITS,
+)
+
+
+class LambdaConfig(BaseModel):
+    """How to reach one Lambda account (or workspace: a key sees its own only)."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    api_key: Credential = SecretStr("")
+    base_url: str = "https://cloud.lambda.ai/api/v1"
+
+
+class LambdaProvider:
+    """One Lambda account. The provider contract says what each method promises."""
+
+    name = CLOUD
+    capabilities = CAPABILITIES
+
+    def __init__(self, config: LambdaConfig, clock: Clock) -> None:
+        key = config.api_key.get_secret_value()
+        self._has_key = bool(key)
+        self._clock = clock
+        self.account = fingerprint(key)
+        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {key}"}, clock)
+        #: `clock.monotonic` before which a create must not send another call, or its launch.
+        self._next_call_s = self._next_launch_s = float("-inf")
+        self._launching = asyncio.Lock()
+        self._waiting = 0
+
+    # ── looking ──────────────────────────────────────────────────────────────────────────────────
+
+    async def offers(
+        self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
+    ) -> tuple[Offer, ...]:
+        """One answer holds every type, so `pages` makes no difference."""
+        if spot is True:
+            return ()
+        at = self._clock.now()
+        return catalogue.offers(await self._get("/instance-types"), constraint, disk_gb=disk_gb, at=at)
+
+    async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
+        """The API has no filter by name, so this reads the whole account."""
+        listing = await self.list()
+        found = [item for item in listing.items if (item.name or "").endswith(name_suffix)]
+        if not found:
+            return NotSeen(CLOUD, listing.at)
+        return tuple(sorted(found, key=lambda item: item.created_at or listing.at))
+
+    async def get(self, ref: str) -> ObservedInstance | NotSeen:
+        """One instance; a 404 that says so is `NotSeen`, and so is an instance that is listed as terminated."""
+        at = self._clock.now()
+        reply = await self._call("GET", f"/instances/{_ref(ref)}")
+        if not_there(reply):
+            return NotSeen(CLOUD, at)
+        seen = instances.observed(self._data(reply, dict))
+        return NotSeen(CLOUD, at) if seen.status is InstanceStatus.TERMINATED else seen
+
+    async def list(self) -> Listing:
+        """One answer without pages."""
+        at = self._clock.now()
+        rows = self._data(await self._call("GET", "/instances"), list)
+        return Listing(CLOUD, self.account, at, tuple(instances.observed(row) for row in rows))
+
+    # ── acting ───────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """The SSH key first, as a step of its own that may be repeated; then one launch.
+
+        Whatever goes wrong before the launch is a definite no. The launch waits for its turn (12 s after the one
+        before), and is refused here as `RateLimited` when that would take longer than half a minute.
+        """
+        forbid_in_transaction("lambda create")
+        body = instances.launch_body(spec, self._clock.now())
+        self._check_queue()
+        material = instances.key_material(spec.public_keys[0]) if spec.public_keys else None
+        body["ssh_key_names"] = [await self._key(material)]
+        await self._turn()
+        reply = await self._http.send_once("POST", "/instance-operations/launch", json=body)
+        data = fields(reply).get("data")
+        ids = data.get("instance_ids") if isinstance(data, dict) else None
+        if not (reply.ok and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str) and ids[0]):
+            raise create_error(reply)
+        return ObservedInstance(
+            cloud=CLOUD,
+            ref=ids[0],
+            name=spec.name,
+            status=InstanceStatus.PENDING,
+            gpu=spec.offer.gpu,
+            gpu_count=spec.offer.gpu_count,
+            region=spec.offer.region,
+        )
+
+    async def _key(self, material: str | None) -> str:
+        """The name of the registered key; registered now when it is not. Every failure here is a definite no.
+
+        It is looked up at each launch: a launch that names a key which somebody deleted would be wasted. Without a key
+        to bring, the account's own first one is used, as the web console would.
+        """
+        try:
+            return await (self._any() if material is None else self._registered(material))
+        except ProviderError as error:
+            if error.definite_no:
+                raise
+            message = f"the SSH key could not be registered ({error.message}), so no launch was sent"
+            raise NotSent(CLOUD, message) from error
+
+    async def _any(self) -> str:
+        names = sorted(str(row["name"]) for row in await self._listed_keys())
+        if not names:
+            raise InvalidSpec(CLOUD, "Lambda needs an SSH key: give one, or register one in the account")
+        return names[0]
+
+    async def _registered(self, material: str) -> str:
+        wanted = instances.key_name(material)
+        name = await self._known(material, wanted)
+        if name is None:
+            await self._space()
+            reply = await self._call("POST", "/ssh-keys", json={"name": wanted, "public_key": material})
+            if not duplicate(reply):
+                self._data(reply, dict)
+                return wanted
+            # Another replica was faster, or the call was repeated after a lost reply.
+            name = await self._known(material, wanted)
+        if name is None:
+            raise UnexpectedResponse(CLOUD, "Lambda says that the SSH key exists and does not list it")
+        return name
+
+    async def _known(self, material: str, wanted: str) -> str | None:
+        for row in await self._listed_keys():
+            same = " ".join(str(row.get("public_key") or "").split()[:2]) == material
+            if same:
+                return str(row["name"])
+            if row["name"] == wanted:
+                raise InvalidSpec(CLOUD, f"the account has another SSH key under the name {wanted}; delete it there")
+        return None
+
+    async def _listed_keys(self) -> tuple[dict[str, Any], ...]:
+        await self._space()
+        rows = self._data(await self._call("GET", "/ssh-keys"), list)
+        if not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
+            raise UnexpectedResponse(CLOUD, "Lambda sent an SSH key without a name")
+        return tuple(rows)
+
+    def _check_queue(self) -> None:
+        """`RateLimited` when a launch would have to wait too long for its turn."""
+        ahead_s = max(self._next_launch_s - self._clock.monotonic(), 0.0) + self._waiting * RATE_LIMITS["launch"]
+        if ahead_s > LAUNCH_WAIT_MAX_S:
+            raise RateLimited(CLOUD, "Lambda takes one launch in 12 s, and others are waiting already", ahead_s)
+
+    async def _turn(self) -> None:
+        """Wait for this launch's turn; turns are given in the order in which they are asked for."""
+        self._check_queue()
+        self._waiting += 1
+        try:
+            async with self._launching:
+                await self._clock.sleep(max(self._next_launch_s - self._clock.monotonic(), 0.0))
+                await self._space()
+                self._next_launch_s = self._clock.monotonic() + RATE_LIMITS["launch"] + MARGIN_S
+        finally:
+            self._waiting -= 1
+
+    async def _space(self) -> None:
+        """Within a create, leave Lambda its second between two calls: a refused launch costs another twelve."""
+        now_s = self._clock.monotonic()
+        mine_s = max(now_s, self._next_call_s)
+        self._next_call_s = mine_s + RATE_LIMITS["any"] + MARGIN_S
+        await self._clock.sleep(mine_s - now_s)
+
+    async def stop(self, ref: str) -> None:
+        """There is none."""
+        raise Unsupported(CLOUD, "Lambda cannot stop an instance; only terminate ends its cost")
+
+    async def start(self, ref: str) -> None:
+        """There is none."""
+        raise Unsupported(CLOUD, "Lambda cannot stop an instance, so there is nothing to start")
+
+    async def restart(self, ref: str) -> None:
+        """Reboot of the machine."""
+        body = {"instance_ids": [_ref(ref)]}
+        self._data(await self._call("POST", "/instance-operations/restart", json=body), dict)
+
+    async def terminate(self, ref: str) -> None:
+        """One id per call, because what a half-known list does is not documented. Gone already is success."""
+        body = {"instance_ids": [_ref(ref)]}
+        reply = await self._call("POST", "/instance-operations/terminate", json=body)
+        if not_there(reply):
+            return
+        ended = self._data(reply, dict).get("terminated_instances")
+        if not isinstance(ended, list) or ref not in [row.get("id") for row in ended if isinstance(row, dict)]:
+            raise UnexpectedResponse(CLOUD, "Lambda's answer to the terminate does not name the instance")
+
+    # ── money ────────────────────────────────────────────────────────────────────────────────────
+
+    async def balance(self) -> Balance:
+        """There is no such call."""
+        raise Unsupported(CLOUD, "Lambda tells no balance; it sends invoices")
+
+    async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
+        """Derived from the audit log and today's prices; see `providers.clouds.lambda_cloud.history`."""
+        events: list[Any] = []
+        params = {"start": _iso(since - LOOK_BACK), "end": _iso(until)}
+        token: str | None = None
+        seen: set[str] = set()
+        for _ in range(PAGES_MAX):
+            body = await self._get("/audit-events", params | ({"page_token": token} if token else {}))
+            page, token = body.get("data"), body.get("page_token")
+            if not isinstance(page, list):
+                raise UnexpectedResponse(CLOUD, "Lambda's answer has no list of audit events")
+            events += page
+            if token is None:
+                prices = await self._prices()
+                return history.charges(history.spans(events), prices, since, min(until, self._clock.now()))
+            if not isinstance(token, str) or token in seen:
+                break
+            seen.add(token)
+            await self._clock.sleep(RATE_LIMITS["any"])
+        raise UnexpectedResponse(CLOUD, "Lambda's audit log does not end")
+
+    async def _prices(self) -> dict[str, Decimal]:
+        data = (await self._get("/instance-types")).get("data")
+        kinds = [row.get("instance_type") for row in data.values() if isinstance(row, dict)] if data else []
+        priced = [(str(kind.get("name")), catalogue.price_usd_h(kind)) for kind in kinds if isinstance(kind, dict)]
+        return {name: price for name, price in priced if price is not None}
+
+    async def preflight(self) -> Preflight:
+        """Reads the account's instances: it needs a valid key of an active account and costs nothing."""
+        if not self._has_key:
+            return Preflight(
+                CLOUD, ok=False, missing=("LAMBDA_API_KEY",), where=KEY_PAGE, problem="the API key is not set"
+            )
+        try:
+            await self.list()
+        except AuthFailed as error:
+            return Preflight(CLOUD, ok=False, where=KEY_PAGE, problem=error.message, account=self.account)
+        except ProviderError as error:
+            return Preflight(CLOUD, ok=False, problem=error.message, account=self.account)
+        return Preflight(CLOUD, ok=True, account=self.account)
+
+    async def close(self) -> None:
+        """Release connections."""
+        await self._http.close()
+
+    # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _call(self, method: str, path: str, **kwargs: Any) -> Reply:
+        try:
+            return await self._http.read(method, path, **kwargs)
+        finally:
+            self._next_call_s = max(self._next_call_s, self._clock.monotonic() + RATE_LIMITS["any"] + MARGIN_S)
+
+    async def _get(self, path: str, params: dict[str, str] | None = None) -> dict[str, Any]:
+        reply = await self._call("GET", path, params=params)
+        error = call_error(reply)
+        if error is not None:
+            raise error
+        body = self._http.json(reply)
+        if not isinstance(body, dict):
+            raise UnexpectedResponse(CLOUD, "Lambda's answer is not a JSON object")
+        return body
+
+    def _data(self, reply: Reply, kind: type) -> Any:
+        """`data` of a success, which has to be of this type; raises what any other answer means."""
+        error = call_error(reply)
+        if error is not None:
+            raise error
+        body = self._http.json(reply)
+        data = body.get("data") if isinstance(body, dict) else None
+        if not isinstance(data, kind):
+            raise UnexpectedResponse(CLOUD, "Lambda's answer has no data of the documented shape")
+        return data
+
+
+def _ref(ref: str) -> str:
+    """`InvalidSpec` for what cannot be an instance's id and might lead to another path."""
+    if not REF.fullmatch(ref):
+        raise InvalidSpec(CLOUD, "that is not an id of a Lambda instance; one is 32 hexadecimal digits")
+    return ref
+
+
+def _iso(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

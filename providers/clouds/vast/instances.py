@@ -1,0 +1,188 @@
+"""Instances: what is sent to make one, and what a row of the API says about one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from providers.base import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.clouds.vast.offers import country, is_id, number
+from providers.clouds.vast.outcomes import CLOUD
+from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.gpus import canonical
+
+#: The service cuts scripts off near 4 048 characters.
+ONSTART_MAX = 4000
+DISK_MIN_GB = 8
+#: The year 9999, after which Python has no dates.
+LATEST_S = 253_402_300_800
+#: What the official client sends for direct SSH, spelled as there.
+RUNTYPE = "ssh_direc ssh_proxy"
+
+_WORDS: Mapping[str | None, InstanceStatus] = {
+    None: InstanceStatus.PENDING,
+    "created": InstanceStatus.PENDING,
+    "loading": InstanceStatus.BOOTING,
+    "rebooting": InstanceStatus.BOOTING,
+    "restarting": InstanceStatus.BOOTING,
+    "running": InstanceStatus.RUNNING,
+    "stopped": InstanceStatus.STOPPED,
+    "exited": InstanceStatus.STOPPED,
+    # Paused in memory with the GPU still charged: nobody asked for it, and it is of no use.
+    "frozen": InstanceStatus.ERROR,
+    "unknown": InstanceStatus.OFFLINE,
+    "offline": InstanceStatus.OFFLINE,
+}
+#: Texts of a boot that will never finish, in lower case.
+_BROKEN = ("oci runtime create failed", "manifest unknown", "pull access denied", "unauthorized")
+_COMPONENTS: Mapping[str, str] = {"gpu": "gpu", "disk": "storage", "bwd": "bandwidth", "bwu": "bandwidth"}
+
+
+def create_body(spec: InstanceSpec) -> dict[str, Any]:
+    """The body of the create. Raises `InvalidSpec` for what the service would cut off or misread.
+
+    `cancel_unavail` is always true: otherwise a lost race leaves a stopped instance whose disk is billed.
+    """
+    script = onstart(spec)
+    if len(script) > ONSTART_MAX:
+        raise InvalidSpec(CLOUD, f"the start script and keys are {len(script)} characters, Vast.ai takes {ONSTART_MAX}")
+    if spec.offer.spot and spec.bid_usd_h is None:
+        raise InvalidSpec(CLOUD, "a spot offer needs a bid in dollars per hour for the whole offer")
+    if spec.disk_gb < DISK_MIN_GB:
+        raise InvalidSpec(CLOUD, f"Vast.ai's smallest disk is {DISK_MIN_GB} GB, {spec.disk_gb} GB was asked")
+    body: dict[str, Any] = {
+        "client_id": "me",
+        "image": spec.image,
+        "disk": spec.disk_gb,
+        "label": spec.name,
+        "env": dict(spec.env),
+        "onstart": script,
+        "runtype": RUNTYPE,
+        "cancel_unavail": True,
+        "target_state": "running",
+    }
+    if spec.offer.spot:
+        body["price"] = float(spec.bid_usd_h or 0)
+    return body
+
+
+def onstart(spec: InstanceSpec) -> str:
+    """The public keys, then the caller's script: a key attached by a second call could be lost with that call."""
+    if not spec.public_keys:
+        return spec.onstart
+    keys = " ".join(shlex.quote(key) for key in spec.public_keys)
+    return (
+        "mkdir -p /root/.ssh && chmod 700 /root/.ssh\n"
+        f"printf '%s\\n' {keys} >> /root/.ssh/authorized_keys\n"
+        "chmod 600 /root/.ssh/authorized_keys\n"
+        f"{spec.onstart}"
+    )
+
+
+def observed(row: Any) -> ObservedInstance:
+    """One instance of the API. `price_usd_h` is the rate when running; once stopped, the rate of what remains.
+
+    Raises `UnexpectedResponse` for a row without an id.
+    """
+    if not isinstance(row, dict) or not is_id(row.get("id")):
+        raise UnexpectedResponse(CLOUD, "Vast.ai sent an instance without an id")
+    status = _status(row)
+    spelling = row.get("gpu_name")
+    count = row.get("num_gpus")
+    place = str(row.get("geolocation") or "").strip(" ,")
+    return ObservedInstance(
+        cloud=CLOUD,
+        ref=str(row["id"]),
+        name=label if isinstance(label := row.get("label"), str) else None,
+        status=status,
+        status_text=str(row.get("status_msg") or ""),
+        gpu=_gpu(spelling, number(row.get("gpu_totalram", row.get("gpu_total_ram"))), count),
+        gpu_count=count if is_id(count) else None,
+        price_usd_h=_price(row, status),
+        storage_usd_h=number(row.get("storage_total_cost")),
+        ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
+        region=place if country(place) or place else None,
+        machine_id=None if row.get("machine_id") is None else str(row["machine_id"]),
+        spot=row.get("is_bid") is True,
+        created_at=_time(row.get("start_date")),
+    )
+
+
+def _status(row: Mapping[str, Any]) -> InstanceStatus:
+    word = row.get("actual_status")
+    # A word nobody knows is neither ready nor dead: the boot deadline decides.
+    known = word is None or isinstance(word, str)
+    status = _WORDS.get(word, InstanceStatus.BOOTING) if known else InstanceStatus.BOOTING
+    text = str(row.get("status_msg") or "").lower()
+    if status in {InstanceStatus.PENDING, InstanceStatus.BOOTING} and any(sign in text for sign in _BROKEN):
+        return InstanceStatus.ERROR
+    stopping = row.get("intended_status") == "stopped" or row.get("cur_state") == "stopped"
+    if status is InstanceStatus.STOPPED and not stopping:
+        # After a start or a reboot the old word stays for a while.
+        return InstanceStatus.BOOTING
+    if status is InstanceStatus.PENDING and stopping:
+        return InstanceStatus.STOPPED
+    return status
+
+
+def _price(row: Mapping[str, Any], status: InstanceStatus) -> Decimal | None:
+    if status is InstanceStatus.STOPPED:
+        now = row.get("instance")
+        return number(now.get("totalHour")) if isinstance(now, dict) else number(row.get("storage_total_cost"))
+    return number(row.get("dph_total"))
+
+
+def _gpu(spelling: Any, total_mb: Decimal | None, count: Any) -> str | None:
+    if not isinstance(spelling, str):
+        return None
+    memory_gb = total_mb / 1024 / count if total_mb is not None and is_id(count) else None
+    return canonical(CLOUD, spelling, memory_gb) or spelling
+
+
+def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:
+    """The direct port. The address was seen with a trailing blank; `ports` is absent until the container runs."""
+    host = str(row.get("public_ipaddr") or "").strip()
+    try:
+        port = int(row["ports"]["22/tcp"][0]["HostPort"])
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+    return SshEndpoint(host, port) if host and 0 < port < 65536 else None
+
+
+def _time(value: Any) -> datetime | None:
+    seconds = number(value)
+    return datetime.fromtimestamp(float(seconds), UTC) if seconds is not None and 0 <= seconds < LATEST_S else None
+
+
+# ── the bill ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def charge_lines(row: Any) -> list[Charge]:
+    """The parts of one bill row, or the row itself when it has no parts. Ids are stable from one reading to the next.
+
+    Raises `UnexpectedResponse` when a row has no amount or no period.
+    """
+    if not isinstance(row, dict):
+        raise UnexpectedResponse(CLOUD, "Vast.ai sent a charge that is not an object")
+    source = str(row.get("source") or "")
+    parts = row.get("items") or [row]
+    return [_charge(part, source or str(part.get("source") or "")) for part in parts]
+
+
+def _charge(part: Mapping[str, Any], source: str) -> Charge:
+    amount, start, end = number(part.get("amount")), _time(part.get("start")), _time(part.get("end"))
+    if amount is None or start is None or end is None:
+        raise UnexpectedResponse(CLOUD, "Vast.ai sent a charge without an amount or a period")
+    word = str(part.get("type") or "")
+    return Charge(
+        cloud=CLOUD,
+        line_id=f"{source}/{word}/{int(start.timestamp())}",
+        ref=source.removeprefix("instance-"),
+        component=_COMPONENTS.get(word, "other"),
+        amount_usd=amount,
+        start=start,
+        end=end,
+    )

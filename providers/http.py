@@ -1,0 +1,135 @@
+"""The shared transport. Reads are retried; a create is sent once, on a fresh connection, and doubt stays doubt."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import httpx
+from pydantic import AfterValidator, SecretStr
+
+from ledger.values import Clock, forbid_in_transaction
+from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
+
+USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
+READ_ATTEMPTS = 3
+BACKOFF_S = 0.25
+RETRY_STATUS = frozenset({502, 503, 504})
+#: The three failures after which the request certainly never left: nothing was written to a socket.
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One HTTP answer, read to the end. `body` is parsed JSON, or None when the text is not JSON."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+    body: Any
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300
+
+
+def fingerprint(secret: str) -> str:
+    """A stable name for a credential that reveals nothing of it: the first 12 hex digits of its SHA-256."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:12]
+
+
+def _sendable(key: SecretStr) -> SecretStr:
+    # The libraries below quote an illegal header in their errors, so a malformed key must never get there.
+    if not all("!" <= character <= "~" for character in key.get_secret_value()):
+        raise ValueError("a key is printable ASCII without spaces or line breaks; copy it again from the cloud's page")
+    return key
+
+
+#: An API key as a setting. Use it with `hide_input_in_errors=True`, or the error message quotes the key.
+Credential = Annotated[SecretStr, AfterValidator(_sendable)]
+
+
+class CloudHttp:
+    """HTTP to one cloud. Errors from here name the cloud and never contain headers, URLs with keys, or bodies.
+
+    `timeout_s` bounds one attempt. The environment's proxies are ignored, so a key only ever goes to `base_url`.
+    """
+
+    def __init__(
+        self, cloud: str, base_url: str, headers: Mapping[str, str], clock: Clock, timeout_s: float = 10.0
+    ) -> None:
+        self.cloud = cloud
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._base_url = base_url.rstrip("/")
+        self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **headers}
+        self._client = self._new_client()
+
+    def _new_client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self._base_url,
+            headers=self._headers,
+            timeout=self._timeout_s,
+            trust_env=False,
+            follow_redirects=False,
+        )
+
+    async def read(self, method: str, path: str, **kwargs: Any) -> Reply:
+        """An idempotent call: repeated up to three times on connection trouble and on 502, 503, 504.
+
+        Raises `Unavailable` when no attempt was answered. Any other status is returned for the adapter to judge.
+        A 429 is never repeated here: pacing is the caller's business.
+        """
+        forbid_in_transaction(f"{self.cloud} {method}")
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            try:
+                reply = await _exchange(self._client, method, path, kwargs)
+            except httpx.HTTPError as error:
+                if attempt == READ_ATTEMPTS:
+                    raise Unavailable(self.cloud, f"{self.cloud} did not answer ({type(error).__name__})") from error
+            else:
+                if reply.status not in RETRY_STATUS or attempt == READ_ATTEMPTS:
+                    return reply
+            await self._clock.sleep(BACKOFF_S * 2 ** (attempt - 1))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> Reply:
+        """A create: one attempt on a connection of its own, so that no pooled connection dies half-way.
+
+        Raises `NotSent` when no connection was made and `OutcomeUnknown` for every other transport failure. The
+        adapter judges the status; a 5xx must become `OutcomeUnknown` there.
+        """
+        forbid_in_transaction(f"{self.cloud} create")
+        async with self._new_client() as client:
+            try:
+                return await _exchange(client, method, path, {**kwargs, "timeout": timeout_s})
+            except _NEVER_SENT as error:
+                raise NotSent(self.cloud, f"{self.cloud} could not be reached, so nothing was sent") from error
+            except httpx.HTTPError as error:
+                raise OutcomeUnknown(
+                    self.cloud, f"the reply of {self.cloud} to the create was lost ({type(error).__name__})"
+                ) from error
+
+    def json(self, reply: Reply) -> Any:
+        """The parsed body; `UnexpectedResponse` when it is not JSON."""
+        if reply.body is None:
+            raise UnexpectedResponse(
+                self.cloud, f"{self.cloud} answered {reply.status} with something that is not JSON"
+            )
+        return reply.body
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+
+async def _exchange(client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any]) -> Reply:
+    response = await client.request(method, path, **kwargs)
+    text = response.text
+    try:
+        body = json.loads(text) if text else None
+    except ValueError:
+        body = None
+    return Reply(response.status_code, response.headers, text, body)

@@ -1,0 +1,102 @@
+"""The clouds this program knows. One line per cloud; nothing else names an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import BaseModel
+
+from ledger.values import Clock
+from providers.base import Provider
+from providers.clouds.lambda_cloud import LambdaConfig, LambdaProvider
+from providers.clouds.runpod import RunPodConfig, RunPodProvider
+from providers.clouds.tensordock import TensorDockConfig, TensorDockProvider
+from providers.clouds.vast import VastConfig, VastProvider
+from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming
+from providers.sandbox.lambda_cloud import LambdaSandbox
+from providers.sandbox.runpod import RunPodSandbox
+from providers.sandbox.tensordock import TensorDockSandbox
+from providers.sandbox.vast import VastSandbox
+
+PROFILES = Path(__file__).parent / "profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderEntry:
+    """How to build one cloud's adapter, where its settings come from, and its sandbox and profile.
+
+    `required` and `optional` map an environment variable to the field of `config_class` that it fills.
+    `where` is the page on which a person makes the credentials.
+    """
+
+    name: str
+    config_class: type[BaseModel]
+    build: Callable[[Any, Clock], Provider]
+    required: Mapping[str, str]
+    where: str
+    sandbox: type[SandboxCloud]
+    optional: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def env_vars(self) -> tuple[str, ...]:
+        """The variables without which this cloud cannot be used."""
+        return tuple(self.required)
+
+    @property
+    def profile(self) -> Path:
+        """The platform profile."""
+        return PROFILES / f"{self.name}.md"
+
+    def missing(self, env: Mapping[str, str]) -> tuple[str, ...]:
+        """The required variables that `env` lacks or leaves empty."""
+        return tuple(name for name in self.required if not env.get(name, "").strip())
+
+    def config(self, env: Mapping[str, str]) -> BaseModel:
+        """The configuration in `env`. What is missing keeps its default: `preflight` then says what to set."""
+        fields = {**self.required, **self.optional}
+        return self.config_class(
+            **{key: env[name].strip() for name, key in fields.items() if env.get(name, "").strip()}
+        )
+
+    def connect(self, env: Mapping[str, str], clock: Clock) -> Provider:
+        """An adapter configured from `env`."""
+        return self.build(self.config(env), clock)
+
+
+_ENTRIES = (
+    ProviderEntry(
+        "vast", VastConfig, VastProvider, {"VAST_API_KEY": "api_key"},
+        "https://console.vast.ai/manage-keys/", VastSandbox, {"VAST_URL": "base_url"},
+    ),
+    ProviderEntry(
+        "runpod", RunPodConfig, RunPodProvider, {"RUNPOD_API_KEY": "api_key"},
+        "https://console.runpod.io/user/settings", RunPodSandbox, {"RUNPOD_REST_V2_URL": "base_url"},
+    ),
+    ProviderEntry(
+        "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},
+        "https://cloud.lambda.ai/api-keys", LambdaSandbox, {"LAMBDA_API_URL": "base_url"},
+    ),
+    ProviderEntry(
+        "tensordock", TensorDockConfig, TensorDockProvider, {"TENSORDOCK_API_TOKEN": "api_token"},
+        "https://dashboard.tensordock.com/developers", TensorDockSandbox,
+        {
+            "TENSORDOCK_API_URL": "base_url", "TENSORDOCK_IMAGE": "image", "TENSORDOCK_V0_URL": "v0_url",
+            "TENSORDOCK_V0_API_KEY": "v0_api_key", "TENSORDOCK_V0_API_TOKEN": "v0_api_token",
+        },
+    ),
+)  # fmt: skip
+
+#: name → entry, in the order in which clouds are asked and shown.
+REGISTRY: Mapping[str, ProviderEntry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+
+
+def sandboxes(
+    clock: Clock, timing: SandboxTiming | None = None, seed: int = 7, names: Iterable[str] = ()
+) -> dict[str, SandboxCloud]:
+    """A sandbox per cloud (all of the registry, or `names`), on one engine: what `build_app` takes."""
+    engine = Engine(clock, timing, seed)
+    return {name: REGISTRY[name].sandbox(engine) for name in (tuple(names) or tuple(REGISTRY))}

@@ -1,0 +1,150 @@
+"""Kaggle's side of an account: kernels, their versions, the session of each version, and the week's GPU hours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from providers.sandbox.timeline import Meter, Timeline
+
+SESSIONS_MAX = 2
+WEEK_S = 30 * 3600
+#: The longest session of a GPU kernel, whatever timeout is asked for.
+SESSION_CAP_S = 12 * 3600
+#: Saturday 00:00 UTC, when a week's hours begin anew.
+EPOCH = datetime(2026, 1, 3, tzinfo=UTC)
+WEEK = timedelta(days=7)
+#: Shapes that no longer exist run as the default one, silently.
+RETIRED = {"NvidiaTeslaP100": "NvidiaTeslaT4", "": "NvidiaTeslaT4"}
+FINAL = ("COMPLETE", "ERROR", "CANCEL_ACKNOWLEDGED")
+
+
+@dataclass(slots=True)
+class Plan:
+    """How a pushed program will go: seconds in the queue (None: for ever), then its own end after `work_s`."""
+
+    queue_s: float | None
+    work_s: float | None
+    fails: bool = False
+
+
+@dataclass(slots=True)
+class Run:
+    """One version of a kernel with its session. `status` is the truth; what is shown may be `stuck`."""
+
+    owner: str
+    slug: str
+    version: int
+    source: dict[str, Any]
+    pushed_at: datetime
+    listed_at: datetime
+    status: Timeline[str]
+    meter: Meter = field(default_factory=Meter)
+    ended_at: datetime | None = None
+    failure: str = ""
+    stuck: bool = False
+    deleted: bool = False
+    cap_s: int = SESSION_CAP_S
+    status_absent: bool = False
+    old_words: bool = False
+
+    @property
+    def ref(self) -> str:
+        return f"{self.owner}/{self.slug}/{self.version}"
+
+    @property
+    def shape(self) -> str:
+        """What it runs on: "" without an accelerator."""
+        if not self.source.get("enableGpu") and not self.source.get("machineShape"):
+            return ""
+        shape = str(self.source.get("machineShape") or "")
+        return RETIRED.get(shape, shape)
+
+    @property
+    def timeout_s(self) -> int:
+        """The session's bound: what was asked for, never above the cap."""
+        return min(int(self.source.get("sessionTimeoutSeconds") or self.cap_s), self.cap_s)
+
+    def begin(self, plan: Plan) -> None:
+        """Plan the whole run from its push: queue, run, end by itself or by the timeout. Every GPU second counts."""
+        if plan.queue_s is None:
+            return
+        length_s = self.timeout_s if plan.work_s is None else min(plan.work_s, self.timeout_s)
+        timed_out = plan.work_s is None or plan.work_s > self.timeout_s
+        final = "ERROR" if plan.fails or timed_out else "COMPLETE"
+        if timed_out:
+            self.failure = "Your notebook was stopped because it exceeded its session timeout."
+        self.status.plan(self.pushed_at, (plan.queue_s, "RUNNING"), (plan.queue_s + length_s, final))
+        started_at = self.pushed_at + timedelta(seconds=plan.queue_s)
+        self.ended_at = started_at + timedelta(seconds=length_s)
+        if self.shape:
+            self.meter.start("gpu", started_at, Decimal(0))
+            self.meter.stop("gpu", self.ended_at)
+
+    def end(self, at: datetime, word: str, failure: str = "") -> None:
+        """End it now, unless it is over already."""
+        if self.status.at(at) in FINAL:
+            return
+        self.status.plan(at, (0, word))
+        self.meter.stop_all(at)
+        self.ended_at = at
+        self.failure = failure
+
+    def active(self, at: datetime) -> bool:
+        """Whether it holds a session."""
+        return self.pushed_at <= at and self.status.at(at) not in FINAL
+
+
+class Account:
+    """Everything one user owns. Times are passed in; nothing here reads a clock."""
+
+    def __init__(self, owner: str) -> None:
+        self.owner = owner
+        self.runs: list[Run] = []
+        #: Hours used by what is not shown here, such as an editor session on the web page; per week.
+        self.elsewhere: dict[datetime, int] = {}
+
+    def week(self, at: datetime) -> datetime:
+        """When the week of `at` began."""
+        return EPOCH + ((at - EPOCH) // WEEK) * WEEK
+
+    def used_s(self, at: datetime) -> Decimal:
+        """GPU seconds of this week so far."""
+        since = self.week(at)
+        own = sum((run.meter.seconds("gpu", at, since) for run in self.runs), Decimal(0))
+        return own + self.elsewhere.get(since, 0)
+
+    def use_up(self, at: datetime) -> None:
+        """Let the rest of the week's hours be used elsewhere."""
+        self.elsewhere[self.week(at)] = self.elsewhere.get(self.week(at), 0) + max(int(WEEK_S - self.used_s(at)), 0)
+
+    def active(self, at: datetime) -> int:
+        """GPU sessions that run or queue."""
+        return sum(run.active(at) and bool(run.shape) for run in self.runs)
+
+    def newest(self, slug: str, at: datetime) -> Run | None:
+        """The latest version that has landed and is not deleted."""
+        found = [r for r in self.runs if r.slug == slug and r.pushed_at <= at and not r.deleted]
+        return found[-1] if found else None
+
+    def version(self, slug: str, number: int, at: datetime) -> Run | None:
+        """One version."""
+        found = [r for r in self.runs if r.slug == slug and r.version == number and r.pushed_at <= at and not r.deleted]
+        return found[0] if found else None
+
+    def kernels(self, at: datetime) -> list[Run]:
+        """The newest listed version of each kernel, newest first."""
+        newest: dict[str, Run] = {}
+        for run in self.runs:
+            if run.listed_at <= at and run.pushed_at <= at and not run.deleted:
+                newest[run.slug] = run
+        return sorted(newest.values(), key=lambda run: run.pushed_at, reverse=True)
+
+    def push(self, slug: str, source: dict[str, Any], at: datetime, listed_at: datetime) -> Run:
+        """A new version of `slug`, which begins when its plan is made."""
+        number = 1 + sum(run.slug == slug for run in self.runs)
+        run = Run(self.owner, slug, number, source, at, listed_at, Timeline("QUEUED"))
+        self.runs.append(run)
+        return run

@@ -1,0 +1,5 @@
+"""Lambda, served locally."""
+
+from providers.sandbox.lambda_cloud.cloud import LambdaSandbox
+
+__all__ = ["LambdaSandbox"]

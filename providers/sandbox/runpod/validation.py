@@ -1,0 +1,203 @@
+"""The body of `POST /v2/pods`, checked as strictly as the real service does, and turned into an order.
+
+The service answers 422 and lists every complaint as `$.path: what is wrong`; an unknown field is one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+ENV_MAX = 50
+
+
+class Problem(Exception):
+    """An answer in the RFC 9457 form: `status`, `detail`, and the list `errors` of a 422."""
+
+    def __init__(self, status: int, detail: str, errors: tuple[str, ...] = ()) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a create asks for, from either API. `volume_gb` 0 = no volume."""
+
+    name: str
+    image: str
+    gpu_id: str
+    count: int
+    tier: str
+    data_centers: tuple[str, ...] = ()
+    disk_gb: int = 20
+    volume_gb: int = 0
+    volume_path: str = ""
+    network_volume: str | None = None
+    ports: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    args: str = ""
+    start_ssh: bool = False
+    #: Dollars per GPU and hour; set by the interruptible GraphQL mutation only.
+    bid_usd_h: float | None = None
+
+    def with_env(self, env: Mapping[str, str]) -> Order:
+        """The same order with another environment."""
+        return replace(self, env=env)
+
+
+def _text(value: Any) -> str | None:
+    return None if isinstance(value, str) else "got another type, want string"
+
+
+def _filled(value: Any) -> str | None:
+    return _text(value) or (None if value else "minLength: got 0, want 1")
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "got another type, want boolean"
+
+
+def _whole(value: Any) -> str | None:
+    good = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return None if good else "want an integer of at least 1"
+
+
+def _texts(value: Any) -> str | None:
+    good = isinstance(value, list) and all(isinstance(v, str) for v in value)
+    return None if good else "got another type, want array of strings"
+
+
+def _text_map(value: Any) -> str | None:
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        return "got another type, want object of strings"
+    return None if len(value) <= ENV_MAX else f"maxProperties: got {len(value)}, want at most {ENV_MAX}"
+
+
+def _object(value: Any) -> str | None:
+    return None if isinstance(value, dict) else "got another type, want object"
+
+
+def _tier(value: Any) -> str | None:
+    return None if value in ("SECURE", "COMMUNITY") else "value must be one of 'SECURE', 'COMMUNITY'"
+
+
+def _anything(_value: Any) -> str | None:
+    return None
+
+
+Check = Callable[[Any], str | None]
+_POD: Mapping[str, Check] = {
+    "name": _filled,
+    "image": _filled,
+    "gpu": _object,
+    "cpu": _object,
+    "cloud": _tier,
+    "dataCenterIds": _texts,
+    "disk": _whole,
+    "mounts": _object,
+    "ports": _texts,
+    "env": _text_map,
+    "args": _text,
+    "cmd": _texts,
+    "entrypoint": _texts,
+    "registry": _anything,
+    "startSsh": _flag,
+    "startJupyter": _flag,
+    "globalNetworking": _anything,
+    "templateId": _text,
+}
+_GPU: Mapping[str, Check] = {"id": _filled, "count": _whole, "allowedCudaVersions": _texts, "minCudaVersion": _text}
+_PERSISTENT: Mapping[str, Check] = {"size": _whole, "path": _filled}
+_NETWORK: Mapping[str, Check] = {"volumeId": _filled, "path": _filled}
+
+
+def read_create(body: Any) -> Order:
+    """The order in `body`. Raises `Problem` 422 with every complaint, or 400 for a rule across fields."""
+    if not isinstance(body, dict):
+        raise Problem(422, "Request validation failed.", ("$: got another type, want object",))
+    errors = _check("$", body, _POD, required=("name",))
+    gpu = body.get("gpu")
+    if isinstance(gpu, dict):
+        errors += _check("$.gpu", gpu, _GPU, required=("id",))
+    mounts = body.get("mounts")
+    if isinstance(mounts, dict):
+        errors += _check_mounts(mounts)
+    if errors:
+        raise Problem(422, "Request validation failed.", tuple(errors))
+    if "image" not in body and "templateId" not in body:
+        raise Problem(400, "image is required unless templateId is set")
+    if not isinstance(gpu, dict) or "cpu" in body:
+        raise Problem(400, "exactly one of gpu and cpu must be set; this service rents GPU pods only")
+    if "allowedCudaVersions" in gpu and "minCudaVersion" in gpu:
+        raise Problem(400, "allowedCudaVersions and minCudaVersion exclude each other")
+    return _order(body, gpu, mounts if isinstance(mounts, dict) else {})
+
+
+def read_action(body: Any) -> str:
+    """The action in the body of `POST /v2/pods/{id}/action`. Raises `Problem` 422."""
+    if not isinstance(body, dict):
+        raise Problem(422, "Request validation failed.", ("$: got another type, want object",))
+    errors = _check("$", body, {"action": _action}, required=("action",))
+    if errors:
+        raise Problem(422, "Request validation failed.", tuple(errors))
+    return str(body["action"])
+
+
+def _action(value: Any) -> str | None:
+    if value in ("start", "stop", "restart", "terminate"):
+        return None
+    return "value must be one of 'start', 'stop', 'restart', 'terminate'"
+
+
+def _check(path: str, body: dict[str, Any], checks: Mapping[str, Check], required: tuple[str, ...]) -> list[str]:
+    errors = [f"{path}: missing property '{name}'" for name in required if name not in body]
+    unknown = [f"'{name}'" for name in body if name not in checks]
+    if unknown:
+        errors.append(f"{path}: additional properties {', '.join(unknown)} not allowed")
+    for name, check in checks.items():
+        complaint = check(body[name]) if name in body else None
+        if complaint:
+            errors.append(f"{path}.{name}: {complaint}")
+    return errors
+
+
+def _check_mounts(mounts: dict[str, Any]) -> list[str]:
+    errors = _check("$.mounts", mounts, {"persistent": _object, "network": _anything}, required=())
+    persistent, network = mounts.get("persistent"), mounts.get("network")
+    if isinstance(persistent, dict):
+        errors += _check("$.mounts.persistent", persistent, _PERSISTENT, required=("size", "path"))
+        size = persistent.get("size")
+        if isinstance(size, int) and size < 10:
+            errors.append(f"$.mounts.persistent.size: minimum: got {size}, want 10")
+    if network is not None:
+        if not isinstance(network, list) or len(network) != 1 or not isinstance(network[0], dict):
+            errors.append("$.mounts.network: want an array of one object")
+        else:
+            errors += _check("$.mounts.network[0]", network[0], _NETWORK, required=("volumeId", "path"))
+        if persistent is not None:
+            errors.append("$.mounts: persistent and network exclude each other")
+    return errors
+
+
+def _order(body: dict[str, Any], gpu: dict[str, Any], mounts: dict[str, Any]) -> Order:
+    persistent, network = mounts.get("persistent"), mounts.get("network")
+    return Order(
+        name=body["name"],
+        image=body.get("image", ""),
+        gpu_id=gpu["id"],
+        count=gpu.get("count", 1),
+        # The real service's default, which is what makes a forgotten tier expensive.
+        tier=body.get("cloud", "SECURE"),
+        data_centers=tuple(body.get("dataCenterIds", ())),
+        disk_gb=body.get("disk", 20),
+        volume_gb=persistent["size"] if persistent else 0,
+        volume_path=persistent["path"] if persistent else network[0]["path"] if network else "",
+        network_volume=network[0]["volumeId"] if network else None,
+        ports=tuple(body.get("ports", ())),
+        env=dict(body.get("env", {})),
+        args=body.get("args", ""),
+        start_ssh=body.get("startSsh", False),
+    )

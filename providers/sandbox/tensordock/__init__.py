@@ -1,0 +1,5 @@
+"""TensorDock, served locally."""
+
+from providers.sandbox.tensordock.cloud import TensorDockSandbox
+
+__all__ = ["TensorDockSandbox"]

@@ -1,0 +1,106 @@
+"""State and money as functions of time: what a sandbox instance says at a moment and what it cost until then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+HOUR_S = Decimal(3600)
+
+
+class Timeline(Generic[T]):
+    """A value that changes at known times, future ones included. Before the first change it is `initial`."""
+
+    def __init__(self, initial: T) -> None:
+        self._initial = initial
+        self._steps: list[tuple[datetime, T]] = []
+
+    def at(self, when: datetime) -> T:
+        """The value at `when`."""
+        value = self._initial
+        for at, step in self._steps:
+            if at > when:
+                break
+            value = step
+        return value
+
+    def since(self, when: datetime) -> datetime | None:
+        """When the value of `when` began; None while it is still the initial one."""
+        began = None
+        for at, _ in self._steps:
+            if at > when:
+                break
+            began = at
+        return began
+
+    def plan(self, now: datetime, *steps: tuple[float, T]) -> None:
+        """Drop whatever lay ahead of `now` and plan `steps` as (seconds from now, value)."""
+        self._steps = [s for s in self._steps if s[0] < now]
+        self._steps += [(now + timedelta(seconds=after_s), value) for after_s, value in steps]
+
+    def extend(self, now: datetime, *steps: tuple[float, T]) -> None:
+        """Like `plan`, keeping what already lay ahead and earlier than the first new step."""
+        first = now + timedelta(seconds=min(after_s for after_s, _ in steps))
+        self._steps = [s for s in self._steps if s[0] < first]
+        self._steps += [(now + timedelta(seconds=after_s), value) for after_s, value in steps]
+
+
+@dataclass(slots=True)
+class Span:
+    """One stretch at one rate; `end` None means that it still runs."""
+
+    component: str
+    usd_h: Decimal
+    start: datetime
+    end: datetime | None = None
+
+
+@dataclass(slots=True)
+class Meter:
+    """Billed stretches of one instance. Components: gpu, storage. A start may lie in the future."""
+
+    spans: list[Span] = field(default_factory=list)
+
+    def start(self, component: str, at: datetime, usd_h: Decimal) -> None:
+        """Bill `component` at `usd_h` from `at`, ending what it was billed before at that moment."""
+        self.stop(component, at)
+        self.spans.append(Span(component, usd_h, at))
+
+    def stop(self, component: str, at: datetime) -> None:
+        """Stop billing `component` at `at`; stretches planned for later never happen."""
+        self.spans = [s for s in self.spans if s.component != component or s.start < at]
+        for span in self.spans:
+            if span.component == component and (span.end is None or span.end > at):
+                span.end = at
+
+    def stop_all(self, at: datetime) -> None:
+        """The end of everything billable."""
+        for component in {s.component for s in self.spans}:
+            self.stop(component, at)
+
+    def seconds(self, component: str, until: datetime, since: datetime | None = None) -> Decimal:
+        """Billed seconds in [since, until), to the microsecond."""
+        return sum((Decimal(str(_overlap_s(s, since, until))) for s in self._of(component)), Decimal(0))
+
+    def usd(self, component: str, until: datetime, since: datetime | None = None) -> Decimal:
+        """Dollars in [since, until), per second, never rounded."""
+        parts = (Decimal(str(_overlap_s(s, since, until))) * s.usd_h / HOUR_S for s in self._of(component))
+        return sum(parts, Decimal(0))
+
+    def rate_usd_h(self, component: str, at: datetime) -> Decimal:
+        """What `component` costs per hour at this moment; zero when it is not billed."""
+        return sum(
+            (s.usd_h for s in self._of(component) if s.start <= at and (s.end is None or at < s.end)), Decimal(0)
+        )
+
+    def _of(self, component: str) -> list[Span]:
+        return [s for s in self.spans if s.component == component]
+
+
+def _overlap_s(span: Span, since: datetime | None, until: datetime) -> float:
+    start = span.start if since is None else max(span.start, since)
+    end = until if span.end is None else min(span.end, until)
+    return max((end - start).total_seconds(), 0.0)

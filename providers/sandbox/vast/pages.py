@@ -1,0 +1,195 @@
+"""The reading side of Vast.ai's API: listings, charges, the user, SSH keys and logs."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.vast import faults as say
+from providers.sandbox.vast.account import Account
+from providers.sandbox.vast.market import hardware
+
+PAGE_MAX = 25
+CHARGES_MAX = 500
+FILTERS = ("actual_status", "gpu_name", "verification")
+FILTERABLE = frozenset({"id", "label", "actual_status", "gpu_name", "verification", "machine_id", "host_id"})
+
+
+class BadRequest(ValueError):
+    """A request that the API answers with 400; `args` are the error code and the text."""
+
+
+class Pages:
+    """Handlers that change nothing but keys. `account` is asked each time, because a reset replaces it."""
+
+    def __init__(self, cloud: SandboxCloud, account: Callable[[], Account]) -> None:
+        self._cloud = cloud
+        self._account = account
+
+    async def deprecated(self, _request: Request, _body: dict[str, Any]) -> Response:
+        """The old listing is closed."""
+        text = "/api/v0/instances/ is deprecated. Use /api/v1/instances/ instead."
+        return say.envelope(410, "deprecated_endpoint", text)
+
+    async def instances(self, request: Request, _body: dict[str, Any]) -> Response:
+        """Keyset pages of at most 25, ordered by id."""
+        account, now = self._account(), self._cloud.now
+        if self._cloud.fault("list_garbage") is not None:
+            return PlainTextResponse("<html>hello</html>")
+        try:
+            rows = [c.wire(now, account.port(c)) for c in account.listed()]
+            rows = [row for row in rows if _matches(row, request.query_params.get("select_filters"))]
+            limit = int(request.query_params.get("limit", PAGE_MAX))
+            token = request.query_params.get("after_token")
+            if token and self._cloud.fault("list_bad_token") is not None:
+                raise BadRequest("invalid_token", "Invalid pagination token")
+            after = _after(token)
+        except BadRequest as error:
+            return say.envelope(400, *error.args)
+        except ValueError:
+            return say.envelope(400, "invalid_request", "Error in query parameters")
+        limit = 5 if limit <= 0 else min(limit, PAGE_MAX)
+        total = len(rows)
+        rest = sorted((row for row in rows if row["id"] > after), key=lambda row: int(row["id"]))
+        page = [] if self._cloud.fault("list_empty") is not None else rest[:limit]
+        more = len(rest) > limit and bool(page) and self._cloud.fault("list_truncated") is None
+        return JSONResponse(
+            {
+                "success": True,
+                "instances_found": len(page),
+                "total_instances": total,
+                "label_counts": {},
+                "next_token": _token(page[-1]["id"]) if more else None,
+                "instances": page,
+            }
+        )
+
+    async def filters(self, _request: Request, _body: dict[str, Any]) -> Response:
+        """The distinct combinations of the columns that the official client offers as filters."""
+        account, now = self._account(), self._cloud.now
+        rows = {tuple(c.wire(now, None)[key] for key in FILTERS) for c in account.listed()}
+        return JSONResponse({"filters": [dict(zip(FILTERS, row, strict=True)) for row in sorted(rows, key=str)]})
+
+    async def gpu_names(self, _request: Request) -> Response:
+        """Every GPU name on the market; open to anybody."""
+        market = self._account().market
+        return JSONResponse({"gpu_names": sorted({hardware(m, 1)["gpu_name"] for m in market.machines})})
+
+    async def charges(self, request: Request, _body: dict[str, Any]) -> Response:
+        """The bill by contract and day; both day bounds are required."""
+        try:
+            day = json.loads(request.query_params.get("select_filters", "{}")).get("day", {})
+            since, until = (datetime.fromtimestamp(float(day[key]), UTC) for key in ("gte", "lte"))
+            skip = max(_after(request.query_params.get("after_token")), 0)
+            limit = min(int(request.query_params.get("limit", 100)), CHARGES_MAX)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            text = "Must provide both 'day' gte and lte filters for instance charges"
+            return JSONResponse({"success": False, "msg": text}, 400)
+        rows = self._account().charges(since, until)
+        page = rows[skip : skip + limit]
+        more = skip + limit < len(rows)
+        return JSONResponse(
+            {
+                "success": True,
+                "count": len(page),
+                "total": len(rows),
+                "next_token": _token(skip + limit) if more else None,
+                "results": page,
+            }
+        )
+
+    async def user(self, _request: Request, _body: dict[str, Any]) -> Response:
+        """The account, with its spendable credit."""
+        account = self._account()
+        return JSONResponse(
+            {
+                "id": 4242,
+                "email": "team@example.com",
+                "credit": round(float(account.left_usd()), 4),
+                "balance": 0.0,
+                "balance_threshold": 1.0,
+                "ssh_key": account.ssh_keys[-1]["public_key"] if account.ssh_keys else "",
+                "api_key": f"sandbox-user-secret-{self._cloud.API_KEY[-6:]}",
+            }
+        )
+
+    async def keys(self, _request: Request, _body: dict[str, Any]) -> Response:
+        """A bare array; 404 when there are none."""
+        keys = self._account().ssh_keys
+        return JSONResponse(keys) if keys else say.envelope(404, "no_ssh_key", "No ssh keys found.")
+
+    async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
+        """A key for instances made from now on."""
+        if not body.get("ssh_key"):
+            return say.envelope(400, "no_ssh_key", "No ssh key given.")
+        keys = self._account().ssh_keys
+        keys.append({"id": len(keys) + 1, "user_id": 4242, "public_key": body["ssh_key"], "deleted_at": None})
+        return JSONResponse({"success": True, "key": keys[-1]})
+
+    async def attach_key(self, request: Request, body: dict[str, Any]) -> Response:
+        """A key for this instance."""
+        ref = int(request.path_params["ref"])
+        contract = self._account().existing(ref)
+        if contract is None:
+            return say.no_such_instance(ref)
+        if not body.get("ssh_key"):
+            return say.envelope(400, "no_ssh_key", "No ssh key given.")
+        contract.ssh_keys.append(str(body["ssh_key"]))
+        return JSONResponse({"success": True, "msg": "SSH key added to instance."})
+
+    async def instance_keys(self, request: Request, _body: dict[str, Any]) -> Response:
+        """The keys as JSON text inside JSON, as the real one does."""
+        ref = int(request.path_params["ref"])
+        contract = self._account().existing(ref)
+        if contract is None:
+            return say.no_such_instance(ref)
+        return JSONResponse({"success": True, "ssh_keys": json.dumps(contract.ssh_keys)})
+
+    async def request_logs(self, request: Request, _body: dict[str, Any]) -> Response:
+        """The URL where the log text can be read without credentials."""
+        ref = int(request.path_params["ref"])
+        if self._account().existing(ref) is None:
+            return say.no_such_instance(ref)
+        url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}/logs/{ref}"
+        return JSONResponse({"success": True, "result_url": url, "msg": "Log retrieval in progress."})
+
+    async def log_text(self, request: Request) -> Response:
+        """What the container wrote."""
+        contract = self._account().contracts.get(int(request.path_params["ref"]))
+        if contract is None:
+            return PlainTextResponse("NoSuchKey", 404)
+        text = contract.phases.at(self._cloud.now).msg or "waiting for the container"
+        return PlainTextResponse(f"{contract.image}\n{text}\n")
+
+
+def _token(value: int) -> str:
+    return base64.urlsafe_b64encode(json.dumps({"values": {"id": value}}).encode()).decode()
+
+
+def _after(token: str | None) -> int:
+    """The position a token stands for; -1 at the start."""
+    if not token:
+        return -1
+    try:
+        return int(json.loads(base64.urlsafe_b64decode(token))["values"]["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadRequest("invalid_token", "Invalid pagination token") from error
+
+
+def _matches(row: dict[str, Any], filters: str | None) -> bool:
+    for key, condition in (json.loads(filters) if filters else {}).items():
+        if key not in FILTERABLE:
+            raise BadRequest("invalid_request", f"Error in query parameters: {key} is not a valid search key")
+        have = row.get(key)
+        if "eq" in condition and have != condition["eq"]:
+            return False
+        if "in" in condition and have not in condition["in"]:
+            return False
+    return True

@@ -1,0 +1,125 @@
+"""`make bench`: what the service does under load on this machine, beside a peer or a limit of the same run."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from bot.services import backlog
+from ledger.db import Database
+from tests.bench import processes
+from tests.bench.latency import measure as measure_latency
+from tests.bench.load import Result, closed_loop, open_loop, signed, slash_command
+from tests.bench.market import market as measure_market
+
+RATE = 200.0
+SECONDS = 30.0
+CONNECTIONS = 96
+SATURATE_S = 8.0
+DRAIN_S = 240.0
+TEXT = 'provision 1x4090 2h for="bench"'
+
+
+def _make(port: int) -> Callable[[int], bytes]:
+    return lambda number: signed(port, processes.SECRET, slash_command(number, TEXT))
+
+
+async def _waiting(url: str) -> dict[str, int]:
+    database = Database(url)
+    try:
+        return await backlog.waiting(database)
+    finally:
+        await database.close()
+
+
+def _line(name: str, value: str, aim: str = "") -> None:
+    print(f"  {name:<44} {value:>14}   {aim}", flush=True)
+
+
+def _latency(result: Result) -> None:
+    _line("answered / errors", f"{len(result.latencies_s)} / {sum(result.errors.values())}", "no errors")
+    _line("ack p50", f"{result.quantile_ms(0.50):.1f} ms")
+    _line("ack p99", f"{result.quantile_ms(0.99):.1f} ms", "aim < 250 ms")
+    if result.errors:
+        _line("errors", str(result.errors))
+
+
+async def ack(seconds: float, database_url: str | None) -> None:
+    """200 signed commands a second, each with its real follow-up, then how long the rest takes."""
+    print(
+        f"\nAcknowledgements: {RATE:.0f} signed /gpu provision a second for {seconds:.0f} s, with their follow-up work"
+    )
+    with tempfile.TemporaryDirectory() as folder, processes.bot(Path(folder), database_url) as running:
+        result = await open_loop(running.port, RATE, seconds, _make(running.port))
+        _latency(result)
+        left = await _waiting(running.database_url)
+        _line("backlog at the end", str(sum(left.values())), str({k: v for k, v in left.items() if v}))
+        began = time.perf_counter()
+        # The backlog is worked off in another process, so no event of this one can tell.
+        while sum((await _waiting(running.database_url)).values()) and time.perf_counter() - began < DRAIN_S:  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+        took = time.perf_counter() - began
+        done = await _waiting(running.database_url)
+        _line(
+            "backlog drained after",
+            f"{took:.1f} s",
+            f"{sum(left.values()) / took:.0f} rows/s; {sum(done.values())} left",
+        )
+
+
+async def saturation() -> None:
+    """The ack path alone, as fast as it goes, beside a bare Bolt app in the same run."""
+    print(f"\nSaturation: {CONNECTIONS} connections for {SATURATE_S:.0f} s each")
+    with tempfile.TemporaryDirectory() as folder:
+        with processes.bare(Path(folder)) as port:
+            peer = await closed_loop(port, CONNECTIONS, SATURATE_S, _make(port))
+        with processes.bot(Path(folder)) as running:
+            ours = await closed_loop(running.port, CONNECTIONS, SATURATE_S, _make(running.port))
+    _line(
+        "bare Bolt, acks only", f"{peer.per_second:.0f}/s", f"p99 {peer.quantile_ms(0.99):.0f} ms, errors {peer.errors}"
+    )
+    _line(
+        "ours, stored before the ack",
+        f"{ours.per_second:.0f}/s",
+        f"p99 {ours.quantile_ms(0.99):.0f} ms, errors {ours.errors}",
+    )
+    _line("ratio", f"{ours.per_second / peer.per_second:.2f}", "aim ≥ 0.5")
+
+
+async def market() -> None:
+    """What filtering and ranking cost, without the clouds."""
+    print("\nMarket: offers of 5 clouds, injected above the transport, filtered and ranked")
+    for name, value, aim in await measure_market():
+        _line(name, value, aim)
+
+
+async def latency() -> None:
+    """What people wait for."""
+    print("\nWaiting: a whole service in one process, with the sandboxes of all clouds")
+    for name, value, aim in await measure_latency():
+        _line(name, value, aim)
+
+
+def main() -> None:
+    """Run all parts, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the load")
+    runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+        "market": market,
+        "latency": latency,
+        "ack": lambda: ack(chosen.seconds, None),
+        "saturation": saturation,
+    }
+    parser.add_argument("parts", nargs="*", choices=[*runs, []], help="default: all")
+    chosen = parser.parse_args()
+    for part in chosen.parts or runs:
+        asyncio.run(runs[part]())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""The market's benchmark measures what it says: every offer is looked at, and the same offers are made each time."""
+
+from __future__ import annotations
+
+from bot.services.catalog import Inventory
+from tests.bench.market import CLOUDS, QUESTIONS, measure, offers
+from tests.support.clock import SteppedClock
+
+SMALL = 500
+
+
+def looked_at(found: Inventory) -> int:
+    return found.ranked.answered + sum(one.count for one in found.ranked.excluded)
+
+
+async def test_every_offer_of_every_cloud_is_looked_at() -> None:
+    for job in QUESTIONS.values():
+        took_ms, found = await measure(SMALL, job)
+        assert took_ms > 0
+        assert {answer.cloud for answer in found.answers if answer.ok} == set(CLOUDS)
+        assert looked_at(found) == SMALL
+        assert 0 < found.ranked.answered < SMALL
+        assert "image" in {one.reason_code for one in found.ranked.excluded} or job.gpu.names
+
+
+def test_the_same_offers_are_made_each_time() -> None:
+    clock = SteppedClock()
+    assert list(offers("vast", 20, clock)) == list(offers("vast", 20, clock))

@@ -1,0 +1,128 @@
+"""The demonstration, as somebody who just cloned the repository runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import socket
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import pytest
+from rich.console import Console
+
+from bot.cli.demo import serve_until
+from bot.cli.playground import playground
+from bot.cli.walk import violations, walk
+from bot.practice.reader import button_texts
+from bot.practice.remote import RemoteDriver
+from ledger.audit import read_books
+from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
+
+__all__ = ["elsewhere"]
+
+
+async def test_the_walk_ends_well_and_every_invariant_holds(elsewhere: Path) -> None:
+    with (elsewhere / "transcript").open("w+") as file:
+        async with playground(port=0, seed=7, boot_s=0.5) as running:
+            assert await walk(running, Console(file=file, width=200)) == 0
+            books = await read_books(running.ctx.db)
+        file.seek(0)
+        text = file.read()
+    assert [session.state for session in books.sessions] == ["terminated"]
+    for words in (
+        "bob clicks",
+        "You are not an approver",
+        "ssh -p",
+        "nothing runs",
+        "accrue",
+        "Every invariant holds.",
+    ):
+        assert words in text
+    assert all(secret not in text for secret in running.secrets)
+
+
+async def test_a_broken_promise_fails_the_walk(elsewhere: Path) -> None:
+    with (elsewhere / "transcript").open("w+") as file:
+        async with playground(port=0, seed=7, boot_s=0.5) as running:
+            faults = next(iter(running.clouds.values())).engine.faults
+            faults.arm("runpod", "delete_ignored", None)
+            faults.arm("vast", "destroy_not_done", None)
+            code = await walk(running, Console(file=file, width=200), step_s=6.0)
+        file.seek(0)
+        text = file.read()
+    assert code == 1
+    assert "The walk failed" in text or "violated" in text
+
+
+@pytest.mark.slow
+def test_the_page_is_served_until_ctrl_c_and_nothing_is_left(elsewhere: Path) -> None:
+    with started("demo", "--port", "0") as process:
+        assert process.stdout is not None
+        seen = ""
+        while (found := re.search(r"Open (http://127\.0\.0\.1:\d+/)", seen)) is None:
+            line = process.stdout.readline()
+            assert line, seen
+            seen += line
+        assert httpx.get(f"{found[1]}practice/api/state", trust_env=False).status_code == 200
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0
+        assert "Stopping" in out
+        assert len(re.findall("http://", seen + out)) == 1
+        assert "Traceback" not in err
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_taken_port_is_said() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        with started("demo", "--port", port) as process:
+            _, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 1
+    assert "gpu-shopper demo --port 0" in err
+    assert "Traceback" not in err
+
+
+async def test_time_travel_carries_messages_clouds_and_deadlines_along(elsewhere: Path) -> None:
+    async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
+        await ws.as_("alice").command('/gpu provision 1x4090 2h for="until its end"')
+        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None))
+        assert offers is not None
+        approve = next(text for text in button_texts(offers) if text.startswith("Approve"))
+        await ws.as_("bob").click(offers, approve)
+        await ws.until(lambda: [m for m in ws.dm_messages("alice") if "ssh -p" in m.text], LIMIT_S)
+        await ws.travel(2 * 3600)
+        await ws.until(lambda: [m for m in ws.thread(offers) if "gone" in m.text], LIMIT_S)
+        assert await violations(running) == []
+        books = await read_books(running.ctx.db)
+    assert [session.end_code for session in books.sessions] == ["reservation_over"]
+    spent = sum(entry.amount_usd for entry in books.entries if entry.kind == "accrue")
+    assert Decimal("0.5") < spent < Decimal(2)
+
+
+async def test_an_undecided_request_expires_and_loses_its_buttons(elsewhere: Path) -> None:
+    async with playground(port=0, seed=7, boot_s=0.5) as running, RemoteDriver(running.url) as ws:
+        await ws.as_("alice").command("/gpu provision 1x4090 2h")
+        offers = await ws.until(lambda: next(iter(ws.channel_messages()), None))
+        assert offers is not None
+        await ws.travel(running.ctx.policy.request_ttl_s + 1)
+        await ws.until(lambda: not button_texts(ws.now(offers)))
+        assert await violations(running) == []
+        assert running.truth()["creates"] == []
+
+
+def test_the_headless_command_ends_with_the_walks_own_code() -> None:
+    code, out, _ = run("demo", "--headless")
+    assert code == 0, out
+    assert out.rstrip().endswith("Every invariant holds.")
+
+
+async def test_the_page_is_announced_with_one_address(capsys: pytest.CaptureFixture[str]) -> None:
+    stopping = asyncio.Event()
+    stopping.set()
+    await serve_until(stopping, 0, 7)
+    assert capsys.readouterr().out.count("http://") == 1

@@ -1,0 +1,144 @@
+"""`doctor`: what it finds, what it says to do, and its exit code; against stand-ins that really answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli import doctor
+from bot.cli.doctor import Finding, Grade, examine
+from bot.cli.lazy import build
+from bot.clock import SystemClock
+from bot.practice.app import Practice
+from bot.practice.workspace import Workspace
+from ledger.db import Database
+from migrations.run import upgrade
+from providers.registry import sandboxes
+from providers.sandbox.app import build_app
+from providers.sandbox.engine import SandboxTiming
+from tests.cli.test_commands import elsewhere
+from tests.support.serving import serving
+
+BOT_TOKEN, APP_TOKEN, SIGNING = "xoxb-doctor-123456", "xapp-doctor-123456", "0123456789abcdef0123"
+
+__all__ = ["elsewhere"]
+
+
+@asynccontextmanager
+async def installation(monkeypatch: pytest.MonkeyPatch, folder: Path) -> AsyncIterator[None]:
+    """Everything set and everything answering."""
+    workspace = Workspace(SystemClock(), signing_secret=SIGNING, bot_token=BOT_TOKEN, app_token=APP_TOKEN)
+    clouds = sandboxes(SystemClock(), SandboxTiming.quick())
+    policy = folder / "policy.yml"
+    policy.write_text("policy: {approvers: [U0BOB]}")
+    practice = Practice(workspace)
+    async with practice.serve() as _, serving(build_app(clouds)) as url:
+        for name, cloud in clouds.items():
+            for variable, value in cloud.environment(f"{url}/{name}").items():
+                monkeypatch.setenv(variable, value)
+        monkeypatch.setenv("SLACK_BOT_TOKEN", BOT_TOKEN)
+        monkeypatch.setenv("SLACK_APP_TOKEN", APP_TOKEN)
+        monkeypatch.setenv("SLACK_SIGNING_SECRET", SIGNING)
+        monkeypatch.setenv("GPU_SHOPPER_SLACK_API_URL", practice.api_url)
+        monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
+        yield
+
+
+def by_area(findings: list[Finding]) -> dict[str, list[Finding]]:
+    found: dict[str, list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(finding.area, []).append(finding)
+    return found
+
+
+async def test_a_complete_installation_is_ready(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:
+    async with installation(monkeypatch, elsewhere):
+        findings = await examine(offline=False)
+    assert not [f for f in findings if f.grade is Grade.BAD]
+    found = by_area(findings)
+    assert [f.grade for f in found["Slack"]] == [Grade.GOOD, Grade.GOOD]
+    assert "Socket Mode" in found["Slack"][0].sentence
+    assert "balance $" in found["runpod"][0].sentence
+    assert found["ledger"][0].grade is Grade.NOTE
+    assert not (elsewhere / "data").exists()
+
+
+async def test_a_credential_that_does_not_work_is_named_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch, elsewhere: Path
+) -> None:
+    async with installation(monkeypatch, elsewhere):
+        monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-wrong-987654")
+        monkeypatch.setenv("RUNPOD_API_KEY", "rpa_WRONGWRONG")
+        found = by_area(await examine(offline=False))
+    assert found["Slack"][0].grade is Grade.BAD
+    assert "SLACK_BOT_TOKEN: auth.test: invalid_auth" in found["Slack"][0].sentence
+    assert "OAuth & Permissions" in found["Slack"][0].do
+    assert found["runpod"][0].grade is Grade.BAD
+    assert "WRONG" not in str(found)
+
+
+async def test_offline_calls_nobody(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:
+    async with installation(monkeypatch, elsewhere):
+        pass
+    findings = await examine(offline=True)
+    assert not [f for f in findings if f.grade is Grade.BAD]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(build(), ["doctor", *arguments])
+    return result.exit_code, result.stdout
+
+
+def test_an_empty_installation_says_what_to_set_and_where() -> None:
+    code, out = run()
+    assert code == 1
+    for words in (
+        "nobody may approve",
+        "SLACK_BOT_TOKEN is not set",
+        "api.slack.com/apps",
+        "VAST_API_KEY",
+        "to do before",
+    ):
+        assert words in out
+    assert "\x1b[" not in out
+
+
+def test_settings_that_cannot_be_read_are_the_only_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPU_SHOPPER_PORT", "x")
+    code, out = run()
+    assert code == 1
+    assert "GPU_SHOPPER_PORT" in out
+    assert "SLACK" not in out
+
+
+def test_a_bad_policy_file_is_a_finding(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:
+    policy = elsewhere / "policy.yml"
+    policy.write_text("policy: {max_hourz: 1}")
+    monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
+    assert "max_hourz" in run("--offline")[1]
+
+
+async def test_the_ledger_is_looked_at_and_left_alone(monkeypatch: pytest.MonkeyPatch, elsewhere: Path) -> None:
+    folder = elsewhere / "data"
+    folder.mkdir(mode=0o700)
+    db = Database(f"sqlite+aiosqlite:///{folder}/gpu-shopper.db")
+    empty = by_area(await examine(offline=True))["ledger"][0]
+    assert (empty.grade, empty.do) == (Grade.NOTE, "gpu-shopper db upgrade")
+    await upgrade(db)
+    await db.close()
+    assert by_area(await examine(offline=True))["ledger"][0].grade is Grade.GOOD
+    (folder / "gpu-shopper.db").chmod(0o644)
+    loose = by_area(await examine(offline=True))["ledger"][0]
+    assert loose.grade is Grade.BAD
+    assert "chmod 600" in loose.sentence
+
+
+def test_hostile_text_cannot_break_the_report(capsys: pytest.CaptureFixture[str]) -> None:
+    doctor.report([Finding("x", Grade.BAD, "[bold]not markup[/bold] \x1b[31m\nforged", "do [this]")])
+    out = capsys.readouterr().out
+    assert "[bold]not markup[/bold]" in out
+    assert "\x1b[31m" not in out

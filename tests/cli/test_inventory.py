@@ -1,0 +1,142 @@
+"""`gpu-shopper inventory`: one market out of clouds that really answer, for people and for programs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli import inventory
+from bot.cli.lazy import build
+from bot.clock import SystemClock
+from bot.rules.policy import Policy
+from bot.rules.ranking import rank
+from bot.services.catalog import CloudAnswer, Inventory
+from providers.registry import sandboxes
+from providers.sandbox.app import build_app
+from providers.sandbox.engine import SandboxTiming
+from tests.cli.test_commands import elsewhere
+from tests.rules.builders import CLOUDS, NOW, job, offer
+from tests.support.serving import serving
+
+__all__ = ["elsewhere"]
+
+NAMES = ("vast", "runpod")
+
+
+@pytest.fixture
+async def clouds(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Two clouds that are set up and answer."""
+    found = sandboxes(SystemClock(), SandboxTiming.quick(), names=NAMES)
+    async with serving(build_app(found)) as url:
+        for name, cloud in found.items():
+            for variable, value in cloud.environment(f"{url}/{name}").items():
+                monkeypatch.setenv(variable, value)
+        yield
+
+
+async def run(*arguments: str) -> tuple[int, str, str]:
+    """The command in a thread, since it has an event loop of its own and the clouds answer in this one."""
+    result = await asyncio.to_thread(CliRunner().invoke, build(), ["inventory", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+async def read(*arguments: str) -> dict[str, Any]:
+    code, out, err = await run(*arguments, "--json")
+    assert code == 0, err
+    document: dict[str, Any] = json.loads(out)
+    return document
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_the_market_is_merged_filtered_and_says_what_it_left_out() -> None:
+    found = await read("--gpu", "4090", "--max-price", "0.80")
+    assert {one["cloud"]: one["ok"] for one in found["clouds"]} == dict.fromkeys(NAMES, True)
+    assert found["options"]
+    assert all(one["gpu"] == "RTX4090" for one in found["options"])
+    assert all(Decimal(one["price_usd_h"]) <= Decimal("0.80") for one in found["options"])
+    expected = [Decimal(one["expected_usd"]) for one in found["options"][:-1]]
+    assert expected == sorted(expected)
+    assert all(one["read_at"].endswith("+00:00") for one in found["options"])
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_people_read_a_table_and_the_same_sentences() -> None:
+    code, out, _ = await run("--gpu", "4090", "--max-price", "0.50")
+    assert code == 0
+    assert "1x RTX4090" in out
+    assert "offers answered." in out or "offer answered." in out
+    assert "vast: " in out
+    assert "s old" in out
+    assert "\x1b[" not in out
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_a_gpu_that_the_default_image_does_not_know_is_left_out_with_the_reason() -> None:
+    found = await read("--gpu", "5090", "--provider", "vast")
+    assert found["options"] == []
+    assert [one["code"] for one in found["excluded"]] == ["image"]
+    assert "compute capability" in found["excluded"][0]["sentence"]
+    code, out, _ = await run("--gpu", "5090", "--provider", "vast")
+    assert code == 0
+    assert "No offer fits now." in out
+    assert found["excluded"][0]["sentence"] in out
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_the_options_are_the_words_of_the_language() -> None:
+    found = await read(
+        "--min-vram", "80", "--count", "1-2", "--provider", "runpod", "--spot", "no", "--region", "US,EU"
+    )
+    assert {one["cloud"] for one in found["clouds"]} == {"runpod"}
+    assert all(Decimal(one["memory_gb"]) >= 80 and one["gpu_count"] <= 2 for one in found["options"])
+    ram = await read("--gpu-ram", "24GB", "--provider", "vast")
+    assert {one["memory_gb"] for one in ram["options"]} == {"24"}
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_clouds_that_refuse_the_key_are_named_and_end_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VAST_API_KEY", "wrongwrong")
+    code, out, _ = await run("--gpu", "4090", "--provider", "vast")
+    assert code == inventory.NO_CLOUD
+    assert "vast: Vast.ai refuses the API key." in out
+    assert "wrongwrong" not in out
+
+
+async def test_without_a_cloud_it_says_what_to_set() -> None:
+    code, out, err = await run("--gpu", "4090")
+    assert (code, out) == (78, "")
+    assert "No cloud is set up" in err
+    assert "VAST_API_KEY (https://" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--gpu", "RTX9999"), "RTX9999"),
+        (("--max-price", "cheap"), "cheap"),
+        (("--spot", "maybe"), "write spot=no, spot=yes or spot=any"),
+        (("--gpu-ram", "24GB", "--min-vram", "24"), "say the same"),
+        (("--region", 'US" max="1'), "does not belong"),
+    ],
+)
+async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) -> None:
+    code, out, err = await run(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_hostile_text_of_a_cloud_cannot_break_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = offer(region="[bold]x[/bold]\x1b[31m")
+    found = Inventory(rank([bad], job(), Policy(), CLOUDS), (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),))
+    inventory.show(found, job())
+    out = capsys.readouterr().out
+    assert "[bold]x[/bold]" in out
+    assert "[red]no" in out
+    assert "\x1b[31m" not in out

@@ -1,0 +1,78 @@
+"""Fixtures that every test may use. A test that takes `db` runs twice: on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.db import Database
+from tests.support import network
+from tests.support.clock import SteppedClock
+from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqlite, postgres_template
+
+network.install()
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated SQLite file."""
+    return migrated_sqlite(tmp_path_factory.mktemp("sqlite"))
+
+
+@pytest.fixture(scope="session")
+def pg_template() -> Iterator[PostgresTemplate]:
+    """A PostgreSQL server with a migrated template; started by the first test that needs it."""
+    with postgres_template() as template:
+        yield template
+
+
+@pytest.fixture
+def sqlite_db_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """The URL of a fresh, migrated SQLite file."""
+    return copy_sqlite(sqlite_template, tmp_path)
+
+
+@pytest.fixture
+async def pg_db_url(pg_template: PostgresTemplate) -> AsyncIterator[str]:
+    """The URL of a fresh, migrated PostgreSQL database."""
+    async with pg_template.clone() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def db_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a fresh, migrated database of each kind: for tests that start processes of their own."""
+    url: str = request.getfixturevalue("sqlite_db_url" if request.param == "sqlite" else "pg_db_url")
+    return url
+
+
+@pytest.fixture
+async def db(db_url: str) -> AsyncIterator[Database]:
+    """An empty, migrated ledger: every test runs on both databases."""
+    database = Database(db_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def sqlite_db(sqlite_db_url: str) -> AsyncIterator[Database]:
+    """An empty, migrated ledger on SQLite only: for what only SQLite does, and for slow walks above the ledger."""
+    database = Database(sqlite_db_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def pg_db(pg_db_url: str) -> AsyncIterator[Database]:
+    """An empty, migrated ledger on PostgreSQL only: for what only PostgreSQL does."""
+    database = Database(pg_db_url)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    """Virtual time from 2026-03-02 09:00 UTC, a Monday."""
+    return SteppedClock()

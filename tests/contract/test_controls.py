@@ -1,0 +1,186 @@
+"""The sandboxes' controls: faults, time, market, disturbances, truth and the start and stop of the app."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+import uvicorn
+
+from providers.base import InstanceStatus
+from providers.registry import REGISTRY, sandboxes
+from providers.sandbox.app import build_app
+from providers.sandbox.engine import SandboxTiming
+from tests.contract.served import NAME, Bench, Clouds, banner, serving
+from tests.support.clock import SteppedClock
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http(clouds: Clouds) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=f"{clouds.url}/_sandbox", trust_env=False) as client:
+        await client.post("/reset")
+        yield client
+
+
+async def test_the_overview_names_every_cloud_and_its_faults(http: httpx.AsyncClient) -> None:
+    body = (await http.get("/")).json()
+
+    assert set(body["clouds"]) == set(REGISTRY)
+    for name, entry in REGISTRY.items():
+        assert set(body["clouds"][name]["faults"]) == set(entry.sandbox.FAULTS)
+        assert body["clouds"][name]["armed"] == []
+
+
+async def test_a_fault_is_armed_shown_and_disarmed(http: httpx.AsyncClient) -> None:
+    order = {"cloud": "vast", "name": "create_lands_late", "times": 2, "skip": 1, "params": {"after_s": 9}}
+    assert (await http.post("/faults", json=order)).json() == {"armed": True}
+    armed = (await http.get("/")).json()["clouds"]["vast"]["armed"]
+    assert armed == [{"name": "create_lands_late", "times": 2, "skip": 1, "params": {"after_s": 9}}]
+
+    await http.delete("/faults", params={"cloud": "runpod"})
+    assert (await http.get("/")).json()["clouds"]["vast"]["armed"] == armed
+    await http.delete("/faults", params={"cloud": "vast"})
+    assert (await http.get("/")).json()["clouds"]["vast"]["armed"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("/faults", {"cloud": "vast", "name": "meteor"}, "create_lost_reply"),
+        ("/faults", {"cloud": "nimbus", "name": "create_429"}, "no such cloud"),
+        ("/faults", {"cloud": "vast"}, "name"),
+        ("/faults", [], "JSON object"),
+        ("/clock", {"advance_s": -1}, "forward"),
+        ("/clock", {}, "advance_s"),
+        ("/market", {"cloud": "vast", "action": "burn"}, "withdraw"),
+        ("/market", {"cloud": "vast", "action": "reprice", "factor": "much"}, "not a number"),
+        ("/market", {"cloud": "nimbus", "action": "withdraw"}, "nimbus"),
+        ("/disturb", {"cloud": "vast", "ref": "7", "what": "offline"}, "7"),
+    ],
+)
+async def test_a_bad_order_is_explained(http: httpx.AsyncClient, path: str, body: Any, said: str) -> None:
+    reply = await http.post(path, json=body)
+
+    assert reply.status_code == 400
+    assert said in reply.json()["error"]
+
+
+async def test_text_that_is_not_json_is_explained(http: httpx.AsyncClient) -> None:
+    assert (await http.post("/clock", content=b"{")).status_code == 400
+
+
+async def test_time_travel_moves_the_sandbox_and_its_bill(http: httpx.AsyncClient, bench: Bench) -> None:
+    made = await bench.create()
+    before = bench.engine.clock.now()
+    await http.post("/clock", json={"advance_s": 3600})
+
+    assert (bench.engine.clock.now() - before).total_seconds() == 3600
+    assert (await bench.seen(made.ref)).status is InstanceStatus.RUNNING
+    assert bench.truth()[0].total_usd > 0
+
+
+async def test_the_truth_tells_the_dead_from_the_living(http: httpx.AsyncClient, bench: Bench) -> None:
+    dead, living = await bench.running(), await bench.running()
+    await bench.provider.terminate(dead.ref)
+    bench.step(600)
+    body = (await http.get("/truth")).json()
+
+    by_ref = {row["ref"]: row for row in body["instances"]}
+    assert (by_ref[dead.ref]["alive"], by_ref[living.ref]["alive"]) == (False, True)
+    assert body["alive"] == 1
+    assert float(by_ref[living.ref]["gpu_s"]) > float(by_ref[dead.ref]["gpu_s"]) > 0
+    assert float(body["total_usd"]) == pytest.approx(sum(float(row["total_usd"]) for row in body["instances"]))
+    assert [(c["name"], c["outcome"]) for c in body["creates"]] == [(NAME, "committed")] * 2
+
+
+async def test_the_market_is_moved(http: httpx.AsyncClient, bench: Bench) -> None:
+    cloud = bench.entry.name
+    offer = await bench.offer()
+    moved = await http.post("/market", json={"cloud": cloud, "action": "reprice", "key": offer.key, "factor": "3"})
+    assert moved.json()["changed"] >= 1
+    gone = await http.post("/market", json={"cloud": cloud, "action": "withdraw", "key": offer.key})
+    assert gone.json()["changed"] == 1
+    again = await http.post("/market", json={"cloud": cloud, "action": "withdraw", "key": "0"})
+    assert again.json()["changed"] == 0
+
+
+async def test_an_instance_is_made_to_vanish(http: httpx.AsyncClient, bench: Bench) -> None:
+    running = await bench.running()
+    assert running.ssh is not None
+    reply = await http.post("/disturb", json={"cloud": bench.entry.name, "ref": running.ref, "what": "vanish"})
+
+    assert reply.status_code == 200
+    assert bench.alive() == []
+    assert await banner(running.ssh.host, running.ssh.port) == b""
+
+
+async def test_a_reset_forgets_everything(http: httpx.AsyncClient, bench: Bench) -> None:
+    running = await bench.running()
+    await http.post("/faults", json={"cloud": bench.entry.name, "name": "create_429"})
+    await http.post("/reset")
+
+    assert bench.truth() == []
+    assert bench.creates() == []
+    assert bench.engine.faults.armed(bench.entry.name) == ()
+    assert running.ssh is not None
+    assert await banner(running.ssh.host, running.ssh.port) == b""
+    assert (await bench.create()).name == NAME
+
+
+async def test_a_tick_opens_the_port_without_any_read(http: httpx.AsyncClient, bench: Bench) -> None:
+    await bench.create()
+    bench.step()
+    answering = (await http.post("/tick")).json()["answering"]
+
+    assert len(answering) == 1
+    assert answering[0].startswith(f"{bench.entry.name}/")
+
+
+async def test_clouds_on_two_engines_are_refused() -> None:
+    clock = SteppedClock()
+    one, two = sandboxes(clock, names=("vast",)), sandboxes(clock, names=("runpod",))
+    with pytest.raises(ValueError, match="one Engine"):
+        build_app({**one, **two})
+    with pytest.raises(ValueError, match="at least one"):
+        build_app({})
+
+
+async def test_the_app_opens_ports_by_itself_and_closes_all_when_it_stops() -> None:
+    clock = SteppedClock()
+    clouds = sandboxes(clock, SandboxTiming.quick(), names=("vast",))
+    engine = clouds["vast"].engine
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen()
+        config = uvicorn.Config(build_app(clouds, tick_s=0.001), log_config=None, ws="none", lifespan="on")
+        server = uvicorn.Server(config)
+        task = asyncio.create_task(server.serve(sockets=[sock]))
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        provider = REGISTRY["vast"].connect(clouds["vast"].environment(f"{url}/vast"), clock)
+        bench = Bench(REGISTRY["vast"], Clouds(url, clock, engine, clouds), provider, clouds["vast"])
+        try:
+            await bench.create()
+            clock.advance(60)
+            async with asyncio.timeout(10):
+                while not engine.doors.answering:  # noqa: ASYNC110 # The ticker sets no event; ten seconds end it.
+                    await asyncio.sleep(0.001)
+            port = engine.doors.reserve(next(iter(engine.doors.answering)))
+            assert (await banner("127.0.0.1", port)).startswith(b"SSH-2.0-")
+        finally:
+            await provider.close()
+            server.should_exit = True
+            await task
+    assert engine.doors.answering == frozenset()
+    assert await banner("127.0.0.1", port) == b""
+
+
+async def test_the_bench_serves_on_loopback_only() -> None:
+    async with serving() as running:
+        assert running.url.startswith("http://127.0.0.1:")

@@ -1,0 +1,82 @@
+"""A registered cloud is complete: adapter, sandbox, profile, settings."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from pydantic import ValidationError
+
+from providers import profile
+from providers.base import Provider
+from providers.errors import ProviderError
+from providers.registry import PROFILES, REGISTRY, ProviderEntry, sandboxes
+from providers.sandbox.engine import COMMON_FAULTS
+from tests.support.clock import SteppedClock
+
+
+@pytest.fixture(params=list(REGISTRY))
+def entry(request: pytest.FixtureRequest) -> ProviderEntry:
+    return REGISTRY[request.param]
+
+
+def test_the_key_is_the_name(entry: ProviderEntry) -> None:
+    assert REGISTRY[entry.name] is entry
+    assert entry.sandbox.name == entry.name
+
+
+def test_the_profile_has_its_shape_and_agrees_with_the_adapter(entry: ProviderEntry) -> None:
+    assert profile.lint(entry.profile, entry.connect({}, SteppedClock()).capabilities) == []
+    assert profile.load(entry.name).front.platform == entry.name
+
+
+def test_no_profile_without_a_cloud() -> None:
+    assert {path.stem for path in PROFILES.glob("*.md")} == set(REGISTRY) | set(profile.NOTES)
+    assert set(profile.names()) == set(REGISTRY)
+
+
+def test_the_sandbox_fills_the_settings(entry: ProviderEntry) -> None:
+    sandbox = sandboxes(SteppedClock(), names=(entry.name,))[entry.name]
+    environment = sandbox.environment("http://127.0.0.1:1")
+
+    assert entry.missing(environment) == ()
+    assert entry.missing({}) == entry.env_vars
+    assert entry.missing(dict.fromkeys(environment, " ")) == entry.env_vars
+    assert set(entry.optional) <= set(environment)
+
+
+@pytest.mark.parametrize("bad", ["hunter2 with spaces", "hunter2\nX-Evil: 1", "hunter2\u2019"])
+def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(entry: ProviderEntry, bad: str) -> None:
+    for variable in entry.env_vars:
+        with pytest.raises(ValidationError, match="printable ASCII") as caught:
+            entry.config({variable: bad})
+        assert "hunter2" not in str(caught.value) + repr(caught.value)
+
+
+def test_the_adapter_meets_the_protocol(entry: ProviderEntry) -> None:
+    provider = entry.connect({}, SteppedClock())
+
+    assert isinstance(provider, Provider)
+    assert provider.name == entry.name
+    assert provider.capabilities.name_max >= 30
+
+
+def test_every_create_fault_is_a_fault_with_a_known_class(entry: ProviderEntry) -> None:
+    classes = {"ok"} | {cls.__name__ for cls in ProviderError.__subclasses__()}
+
+    assert set(entry.sandbox.CREATE_FAULTS) <= set(entry.sandbox.FAULTS)
+    assert set(entry.sandbox.CREATE_FAULTS.values()) <= classes
+    assert {"OutcomeUnknown", "NoCapacity", "RateLimited", "AuthFailed"} <= set(entry.sandbox.CREATE_FAULTS.values())
+
+
+def test_every_common_fault_exists_here(entry: ProviderEntry) -> None:
+    own = {entry.sandbox.ALIASES.get(name, name) for name in COMMON_FAULTS}
+
+    assert own <= set(entry.sandbox.FAULTS)
+
+
+def test_the_same_seed_gives_the_same_market(entry: ProviderEntry) -> None:
+    one, two = (sandboxes(SteppedClock(), seed=3, names=(entry.name,))[entry.name] for _ in range(2))
+
+    assert one.engine.random("x").random() == two.engine.random("x").random()
+    assert one.reprice("*", Decimal(1)) == two.reprice("*", Decimal(1)) > 0

@@ -1,0 +1,1 @@
+"""What the service does when clouds, processes and people misbehave."""

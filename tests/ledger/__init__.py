@@ -1,0 +1,1 @@
+"""The ledger on SQLite and on PostgreSQL."""

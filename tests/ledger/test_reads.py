@@ -1,0 +1,300 @@
+"""What people and services look at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import DBAPIError
+
+from ledger.audit import ping, read_books, values_of
+from ledger.db import Database
+from ledger.events import record
+from ledger.lookups import (
+    accrued_of_session,
+    ask_by_token,
+    ask_of_request,
+    billable_instances,
+    by_inbox_key,
+    count_open_requests,
+    grants_of_session,
+    instances_by_label,
+    instances_of_session,
+    message_of,
+    next_numbers,
+    open_grants,
+    open_instances,
+    open_instances_of_session,
+    open_strays,
+    options_of,
+    public_key,
+    waiting_rows,
+)
+from ledger.models import Approval, Inbox, Instance, Request, SshKey, Stray, Token
+from ledger.moves import move
+from ledger.reads import (
+    journal,
+    ledger_entries,
+    pending_requests,
+    request_view,
+    resolve,
+    session_view,
+    session_views,
+)
+from ledger.states import GrantState, InboxState, InstanceState, RequestState, SessionState, StrayState
+from ledger.values import SYSTEM, bare_id, short_id
+from ledger.writes import Tx, book
+from tests.support import rows
+from tests.support.clock import START
+from tests.support.databases import sqlite_url
+
+LATER = START + timedelta(minutes=1)
+
+
+async def accrue(tx: Tx, session_id: str, usd: str, minute: int) -> None:
+    at = START + timedelta(minutes=minute)
+    await book(
+        tx,
+        key=f"accrue/{session_id}/{minute}",
+        kind="accrue",
+        debit=f"session:{session_id}",
+        credit="cloud:vast",
+        amount_usd=Decimal(usd),
+        at=at,
+        session_id=session_id,
+    )
+
+
+async def test_everything_about_one_request(db: Database) -> None:
+    async with db.write() as tx:
+        parent = await rows.request(tx, RequestState.PENDING, quote_version=2)
+        old = await rows.quote(tx, parent, version=1)
+        await rows.option(tx, old)
+        quote = await rows.quote(tx, parent)
+        second, first = await rows.option(tx, quote, 2), await rows.option(tx, quote, 1)
+        for version in (1, 2):
+            tx.add(Token(token=f"t{version}", request_id=parent.id, quote_version=version, action="reject"))
+        votes = [await rows.approval(tx, parent, by, quote_version=1) for by in (rows.BEN, rows.ADA)]
+        override = await rows.request(tx, RequestState.PENDING, kind="override_12h", parent_id=parent.id)
+    async with db.read() as tx:
+        view = await request_view(tx, parent.id)
+        assert view.quote is not None
+        assert view.quote.id == quote.id
+        assert [o.id for o in view.options] == [first.id, second.id]
+        assert [t.token for t in view.tokens] == ["t2"]
+        assert [a.id for a in view.approvals] == [v.id for v in votes]
+        assert (view.session, view.instances, view.parent) == (None, (), None)
+        assert view.override is not None
+        assert view.override.id == override.id
+        other = await request_view(tx, override.id)
+        assert other.parent is not None
+        assert (other.parent.id, other.override, other.quote, other.options) == (parent.id, None, None, ())
+        assert view.options[0].offer_id == f"vast:{first.offer_key}"
+        assert [o.id for o in await options_of(tx, second.id)] == [first.id, second.id]
+        with pytest.raises(LookupError, match="there is no request req_none"):
+            await request_view(tx, "req_none")
+
+
+async def test_a_session_with_its_newest_instance_and_what_it_cost(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        first = await rows.instance(tx, InstanceState.REJECTED, of=session, n=1)
+        grants = await grants_of_session(tx, session.id)
+        second = await rows.instance(tx, InstanceState.LIVE, of=session, under=grants[0], n=2)
+        await accrue(tx, session.id, "0.10", 5)
+        await accrue(tx, session.id, "0.25", 9)
+        fresh = await rows.session(tx, SessionState.QUEUED)
+    async with db.read() as tx:
+        view = await session_view(tx, session.id)
+        assert view.instance is not None
+        assert view.grant is not None
+        assert (view.instance.id, view.grant.id) == (second.id, grants[0].id)
+        assert (view.accrued_usd, view.accrued_until) == (Decimal("0.35"), START + timedelta(minutes=9))
+        assert await accrued_of_session(tx, session.id) == Decimal("0.35")
+        bare = await session_view(tx, fresh.id)
+        assert (bare.instance, bare.grant, bare.accrued_usd, bare.accrued_until) == (None, None, Decimal(0), None)
+        assert await accrued_of_session(tx, fresh.id) == 0
+        assert [i.id for i in (await request_view(tx, session.request_id)).instances] == [first.id, second.id]
+        assert [e.amount_usd for e in await ledger_entries(tx, session.id)] == [Decimal("0.1"), Decimal("0.25")]
+        with pytest.raises(LookupError, match="there is no session ses_none"):
+            await session_view(tx, "ses_none")
+
+
+async def test_live_sessions_the_soonest_to_end_first(db: Database) -> None:
+    async with db.write() as tx:
+        waiting = await rows.session(tx, SessionState.QUEUED)
+        late = await rows.session(tx, SessionState.RUNNING, deadline=START + timedelta(hours=9))
+        soon = await rows.session(tx, SessionState.RUNNING, deadline=START + timedelta(hours=1), owner=rows.BEN.ref)
+        await rows.session(tx, SessionState.TERMINATED)
+    async with db.read() as tx:
+        assert [v.session.id for v in await session_views(tx)] == [soon.id, late.id, waiting.id]
+        assert [v.session.id for v in await session_views(tx, owner=rows.BEN.ref)] == [soon.id]
+        assert [v.session.id for v in await session_views(tx, limit=1)] == [soon.id]
+
+
+async def test_requests_that_wait(db: Database) -> None:
+    async with db.write() as tx:
+        second = await rows.request(tx, RequestState.PENDING, created_at=LATER, requester=rows.BEN.ref)
+        first = await rows.request(tx, RequestState.QUOTING)
+        await rows.request(tx, RequestState.REJECTED)
+        await rows.request(tx, RequestState.PENDING, parent_id=first.id, created_at=LATER + timedelta(minutes=1))
+    async with db.read() as tx:
+        assert [r.id for r in await pending_requests(tx)][:2] == [first.id, second.id]
+        assert [r.id for r in await pending_requests(tx, requester=rows.BEN.ref)] == [second.id]
+        assert len(await pending_requests(tx, limit=1)) == 1
+        assert await count_open_requests(tx, rows.ADA.ref) == 1  # An override is not an ask of its own.
+        assert await count_open_requests(tx, "slack:T1/UNOBODY") == 0
+        found = await by_inbox_key(tx, first.inbox_key)
+        assert found is not None
+        assert found.id == first.id
+        assert await by_inbox_key(tx, "none") is None
+
+
+async def test_people_name_things_by_their_endings(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        alone = await rows.request(tx, RequestState.PENDING, id="req_000000000000aaaa")
+        await rows.request(tx, RequestState.PENDING, id="req_00000000000baaaa")
+    async with db.read() as tx:
+        for named in (session.id, session.request_id, f" `{short_id(session.id).upper()}` ", bare_id(session.id)):
+            request, found = await resolve(tx, named)
+            assert found is not None
+            assert (request.id, found.id) == (session.request_id, session.id)
+        request, none = await resolve(tx, "0aaaa")
+        assert (request.id, none) == (alone.id, None)
+        with pytest.raises(LookupError, match="more than one request or session ends in “aaaa”"):
+            await resolve(tx, "aaaa")
+        with pytest.raises(LookupError, match="there is no request or session that ends in “zzzzzz”"):
+            await resolve(tx, "zzzzzz")
+        for odd in ("", "abc", "a%bc", "abcd e", "a\x00bcd", "’; DROP TABLE requests"):
+            with pytest.raises(LookupError, match="is not an id; give at least the last 4 characters"):
+                await resolve(tx, odd)
+
+
+async def test_the_journal_keeps_the_order_in_which_things_happened(db: Database) -> None:
+    async with db.write() as tx:
+        for n in range(50):
+            record(tx, at=START, actor=SYSTEM, subject=f"s{n % 2}", kind="test.done", reason=str(n))
+        record(tx, at=START, actor=SYSTEM, subject="other", kind="test.done")
+    async with db.read() as tx:
+        assert [e.reason for e in await journal(tx, ["s0", "s1"])] == [str(n) for n in range(50)]
+
+
+async def test_rows_of_a_session(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.PROVISIONING)
+        gone = await rows.instance(tx, InstanceState.GONE, of=session, n=1)
+        grant = (await grants_of_session(tx, session.id))[0]
+        ready = await rows.instance(tx, InstanceState.READY, of=session, under=grant, n=2)
+        spare = await rows.grant(
+            tx,
+            await tx.get_one(Request, session.request_id),
+            by=await tx.get_one(Approval, grant.approval_id),
+            seq=2,
+        )
+    async with db.read() as tx:
+        assert [i.id for i in await instances_of_session(tx, session.id)] == [gone.id, ready.id]
+        assert [i.id for i in await open_instances_of_session(tx, session.id)] == [ready.id]
+        assert [g.id for g in await open_grants(tx, session.request_id)] == [spare.id]
+        assert await next_numbers(tx, session.request_id, "create") == (3, 3)
+        assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
+        assert await open_instances(tx, "vast", "acct-1") == []  # One was never sent, the other is gone.
+        assert await billable_instances(tx) == []
+
+
+async def test_rows_of_an_account(db: Database) -> None:
+    async with db.write() as tx:
+        live = await rows.instance(tx, InstanceState.LIVE)
+        await rows.instance(tx, InstanceState.LIVE, account="acct-2")
+        unknown = await rows.instance(tx, InstanceState.UNKNOWN)
+        stray = await rows.stray(tx, of=live)
+        await rows.stray(tx, StrayState.GONE)
+        await rows.stray(tx, account="acct-2")
+    async with db.read() as tx:
+        assert {i.id for i in await open_instances(tx, "vast", "acct-1")} == {live.id, unknown.id}
+        assert len(await billable_instances(tx)) == 2
+        assert [s.id for s in await open_strays(tx, "vast", "acct-1")] == [stray.id]
+        assert set(await instances_by_label(tx, [live.label, "none"])) == {live.label}
+        assert await instances_by_label(tx, []) == {}
+
+
+async def test_what_a_button_is_about(db: Database) -> None:
+    async with db.write() as tx:
+        request = await rows.request(tx, RequestState.PENDING)
+        quote = await rows.quote(tx, request)
+        option = await rows.option(tx, quote)
+        request.chosen_option_id = option.id
+        tx.add(Token(token="a", request_id=request.id, quote_version=1, action="approve", option_id=option.id))
+        tx.add(Token(token="r", request_id=request.id, quote_version=1, action="reject"))
+        await rows.approval(tx, request)
+        await rows.approval(tx, request, quote_version=0)
+    for session in (db.read(), db.write()):
+        async with session as tx:
+            ask = await ask_by_token(tx, "a")
+            assert ask is not None
+            assert ask.option is not None
+            assert ask.chosen is not None
+            assert (ask.action, ask.version, ask.option.id, ask.chosen.id) == ("approve", 1, option.id, option.id)
+            assert len(ask.votes) == 1
+            assert (ask.request.id, ask.override) == (request.id, None)
+            refusal = await ask_by_token(tx, "r")
+            assert refusal is not None
+            assert (refusal.action, refusal.option) == ("reject", None)
+            assert await ask_by_token(tx, "no\x00ne") is None
+            unbuttoned = await ask_of_request(tx, request.id)
+            assert (unbuttoned.token, unbuttoned.action, unbuttoned.version) == (None, "cancel", 1)
+
+
+async def test_where_the_message_is_and_whose_key_it_is(db: Database) -> None:
+    async with db.write() as tx:
+        request = await rows.request(tx, RequestState.QUOTING)
+        await move(tx, Request, request.id, RequestState.PENDING, at=START, actor=SYSTEM)
+        tx.add(SshKey(owner=rows.ADA.ref, public_key="ssh-ed25519 AAAA", fingerprint="SHA256:x", created_at=START))
+    async with db.read() as tx:
+        message = await message_of(tx, request.id, rows.CHANNEL)
+        assert message is not None
+        assert message.version == 1
+        assert await message_of(tx, request.id, "C1") is None
+        key = await public_key(tx, rows.ADA.ref)
+        assert key is not None
+        assert key.fingerprint == "SHA256:x"
+        assert await public_key(tx, rows.BEN.ref) is None
+
+
+async def test_how_much_work_waits(db: Database) -> None:
+    async with db.read() as tx:
+        assert await waiting_rows(tx) == {"inbox": 0, "quotes": 0, "creates": 0, "outbox": 0}
+    async with db.write() as tx:
+        await rows.request(tx, RequestState.QUOTING)
+        await rows.request(tx, RequestState.PENDING)
+        await rows.instance(tx, InstanceState.READY)
+        stray = await rows.stray(tx)
+        await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=START, actor=SYSTEM)
+        for key, state in (("k1", InboxState.NEW), ("k2", InboxState.NEW), ("k3", InboxState.DONE)):
+            tx.add(Inbox(key=key, kind="command", body={}, answer={}, state=state, received_at=START))
+    async with db.read() as tx:
+        assert await waiting_rows(tx) == {"inbox": 2, "quotes": 1, "creates": 1, "outbox": 1}
+
+
+async def test_a_ledger_that_answers_and_one_that_does_not(db: Database, tmp_path: Path) -> None:
+    await ping(db)
+    folder = Database(sqlite_url(tmp_path))
+    with pytest.raises(DBAPIError, match="unable to open"):
+        await ping(folder)
+    await folder.close()
+
+
+async def test_the_whole_ledger_in_one_read(db: Database) -> None:
+    async with db.write() as tx:
+        instance = await rows.instance(tx, InstanceState.LIVE)
+        await rows.stray(tx, of=instance)
+        await accrue(tx, instance.session_id, "0.5", 1)
+        await move(tx, Instance, instance.id, InstanceState.STOPPED, at=START, actor=SYSTEM)
+    books = await read_books(db)
+    assert [i.id for i in books.instances] == [instance.id]
+    assert (len(books.grants), len(books.approvals), len(books.events), len(books.entries)) == (1, 1, 1, 1)
+    assert len(list(books.rows())) == 8
+    values = values_of(books.grants[0])
+    assert (values["state"], values["price_cap_usd_h"]) == (GrantState.USED, Decimal("0.44"))

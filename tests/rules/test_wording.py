@@ -1,0 +1,80 @@
+"""How amounts, rates and times read, and what amounts people may type."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from bot.rules import wording
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("0", "$0.00"),
+        ("0.001", "<$0.01"),
+        ("1234.5", "$1,234.50"),
+        ("-3", "-$3.00"),
+        ("0.005", "$0.01"),
+        ("1E+40", "$1,000,000,000,000.00"),
+    ],
+)
+def test_dollars(amount: str, said: str) -> None:
+    assert wording.usd(Decimal(amount)) == said
+
+
+@pytest.mark.parametrize(
+    ("price", "said"),
+    [("0.3683", "$0.368/h"), ("12.4", "$12.40/h"), ("1234", "$1,234.00/h"), ("1E+40", "$1,000,000,000,000.00/h")],
+)
+def test_rates(price: str, said: str) -> None:
+    assert wording.rate(Decimal(price)) == said
+
+
+def test_two_rates_that_differ_never_look_the_same() -> None:
+    assert wording.rates(Decimal("0.44"), Decimal("0.4")) == ("$0.440/h", "$0.400/h")
+    assert wording.rates(Decimal("0.440001"), Decimal("0.44")) == ("$0.440001/h", "$0.440000/h")
+    assert wording.rates(Decimal("0.44"), Decimal("0.44")) == ("$0.440/h", "$0.440/h")
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("1", "1 hour"),
+        ("6.000000", "6 hours"),
+        ("1.5", "1.5 hours"),
+        ("0.75", "45 minutes"),
+        ("0.016667", "1 minute"),
+        ("10000", "10,000 hours"),
+        ("9E+40", "1,000,000,000,000 hours"),
+    ],
+)
+def test_times(amount: str, said: str) -> None:
+    assert wording.hours(Decimal(amount)) == said
+
+
+def test_whole_numbers_keep_their_zeros() -> None:
+    assert wording.plural(20, "offer") == "20 offers"
+    assert wording.plural(1000, "offer") == "1,000 offers"
+
+
+@pytest.mark.parametrize(
+    ("typed", "amount"),
+    [
+        ("123.45", "123.45"),
+        ("$1,234", "1234"),
+        (" 123.45 USD ", "123.45"),
+        ("us$5", "5"),
+        ("12 dollars", "12"),
+        ("1,23", None),
+        ("-5", None),
+        ("nan", None),
+        ("1e9", None),
+        ("", None),
+        ("12 34", None),
+        ("1,000,000,000,000,000", None),
+    ],
+)
+def test_typed_amounts(typed: str, amount: str | None) -> None:
+    assert wording.read_amount(typed) == (None if amount is None else Decimal(amount))

@@ -1,0 +1,18 @@
+"""Service tests run on both databases, against the sandboxes; every test must leave the invariants whole."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ledger.db import Database
+from tests.support.clock import SteppedClock
+from tests.support.world import World, checked_world
+
+
+@pytest.fixture
+async def w(db: Database, clock: SteppedClock) -> AsyncIterator[World]:
+    """A service with every cloud of the registry, on each database."""
+    async with checked_world(db, clock) as built:
+        yield built

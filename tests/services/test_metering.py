@@ -1,0 +1,79 @@
+"""Accruals: hour by hour and at the end what the cloud bills, however often and by however many they are booked."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from bot.services import metering
+from ledger.audit import Books
+from providers.registry import REGISTRY
+from tests.support.world import World
+
+
+def accrued(books: Books) -> Decimal:
+    return sum((entry.amount_usd for entry in books.entries if entry.kind == "accrue"), Decimal(0))
+
+
+@pytest.mark.parametrize("cloud", list(REGISTRY))
+async def test_hours_and_the_rest_add_up_to_the_bill(w: World, cloud: str) -> None:
+    request_id = await w.running(candidates=(cloud,), hours=Decimal(5))
+    assert accrued(await w.books()) == 0
+    await w.run(2.5 * 3600, 1800)
+    books = await w.books()
+    row = books.instances[0]
+    billed = {"gpu", "storage"} if row.storage_usd_h > 0 else {"gpu"}
+    assert {entry.component for entry in books.entries if entry.kind == "accrue"} == billed
+    assert abs(accrued(books) - 2 * row.price_usd_h) < Decimal("0.0001")
+    await w.end(request_id)
+    await w.run(120, 30)
+    assert abs(accrued(await w.books()) - w.bill()) <= w.bill() / 100
+
+
+async def test_booking_again_changes_nothing(w: World) -> None:
+    await w.running(hours=Decimal(6))
+    w.clock.advance(3 * 3600)
+    assert await metering.accrue_due(w.ctx) > 0
+    booked = accrued(await w.books())
+    replicas = [w.replica() for _ in range(3)]
+    assert sum(await asyncio.gather(*(metering.accrue_due(one.ctx) for one in (w, *replicas)))) == 0
+    for one in replicas:
+        await one.ctx.db.close()
+    assert accrued(await w.books()) == booked
+
+
+async def test_replicas_that_book_at_once_book_each_hour_once(w: World) -> None:
+    w.tune(price_tolerance=Decimal(3))
+    for _ in range(3):
+        await w.approved(hours=Decimal(6))
+    await w.run(60, 30)
+    w.clock.advance(4 * 3600)
+    replicas = [w.replica() for _ in range(3)]
+    await asyncio.gather(*(metering.accrue_due(one.ctx) for one in (w, *replicas)))
+    for one in replicas:
+        await one.ctx.db.close()
+    keys = [entry.key for entry in (await w.books()).entries if entry.kind == "accrue"]
+    assert len(keys) == len(set(keys)) == 3 * 2 * 4
+
+
+async def test_reservations_of_ended_sessions_are_given_back(w: World) -> None:
+    request_id = await w.running()
+    await w.end(request_id)
+    await w.run(120, 30)
+    books = await w.books()
+    (reserved,) = [entry for entry in books.entries if entry.kind == "reserve"]
+    (released,) = [entry for entry in books.entries if entry.kind == "release"]
+    assert reserved.amount_usd == released.amount_usd == books.grants[0].total_cap_usd
+    assert (reserved.debit, reserved.credit) == (released.credit, released.debit)
+
+
+async def test_costs_that_are_shown_end_with_the_instance(w: World) -> None:
+    request_id = await w.running()
+    session = (await w.view(request_id)).session
+    assert session is not None
+    await w.end(request_id)
+    await w.run(120, 30)
+    shown = await w.session(session.id)
+    assert metering.cost_now(w.ctx, shown, w.clock.now()) == shown.accrued_usd > 0

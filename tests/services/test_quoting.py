@@ -1,0 +1,177 @@
+"""Quotes: what the clouds answer, who did not, and what was left out and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.services import requests
+from bot.services.catalog import Catalog
+from ledger.reads import RequestView
+from ledger.states import RequestState
+from ledger.values import GpuConstraint, JobRequest
+from providers.registry import REGISTRY
+from tests.support.world import ALICE, World
+
+EVERYTHING = JobRequest(gpu=GpuConstraint((), 1, 8), hours=Decimal(2))
+JOB = JobRequest(gpu=GpuConstraint(("RTX4090",), 1, 1), hours=Decimal(2))
+
+
+async def quoted(w: World, **changes: Any) -> RequestView:
+    reply = await w.ask(**changes)
+    assert reply.ok, reply
+    await w.settle()
+    return await w.view(str(reply.data["request_id"]))
+
+
+async def test_options_are_ranked_by_expected_total_and_marked(w: World) -> None:
+    view = await quoted(w)
+    assert view.request.state is RequestState.PENDING
+    assert [option.expected_usd for option in view.options] == sorted(o.expected_usd for o in view.options)
+    assert {mark for option in view.options for mark in option.marks} == {"best cost-efficiency", "best stability"}
+    assert {token.action for token in view.tokens} == {"approve", "reject"}
+    assert len({token.token for token in view.tokens}) == len(view.options) + 1
+
+
+async def test_bad_prices_are_left_out_and_said(w: World) -> None:
+    view = await quoted(w)
+    assert view.quote is not None
+    bad = {entry["code"]: entry for entry in view.quote.excluded}["price_missing"]
+    assert bad["count"] >= 1
+    assert "no usable price" in bad["sentence"]
+    assert all(option.price_usd_h > 0 for option in view.options)
+
+
+async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
+    view = await quoted(w, gpu=GpuConstraint(("RTX4090",), 1, 1), max_price_usd_h=Decimal("0.01"))
+    assert view.request.state is RequestState.UNAVAILABLE
+    assert view.request.outcome.startswith("No offer fits now.")
+    assert "above the highest price per hour" in view.request.outcome
+    assert (view.options, view.tokens) == ((), ())
+
+
+@pytest.mark.parametrize("down", list(REGISTRY))
+async def test_one_cloud_that_is_down_only_loses_itself(w: World, down: str) -> None:
+    w.arm("search_503", down, times=None)
+    w.tune(options_shown=50)
+    # Every cloud sells this GPU, alone.
+    view = await quoted(w, gpu=GpuConstraint(("A6000",), 1, 1))
+    assert view.request.state is RequestState.PENDING
+    assert {option.cloud for option in view.options} == set(w.clouds) - {down}
+    assert view.quote is not None
+    answers = {answer["cloud"]: answer for answer in view.quote.clouds}
+    assert (answers[down]["ok"], answers[down]["count"]) == (False, 0)
+    assert answers[down]["sentence"].startswith(f"{down}: ")
+
+
+async def test_when_every_cloud_is_down_the_request_says_so(w: World) -> None:
+    w.arm("search_503", times=None)
+    view = await quoted(w)
+    assert view.request.state is RequestState.UNAVAILABLE
+    assert all(f"{cloud}: " in view.request.outcome for cloud in w.clouds)
+
+
+@pytest.fixture
+async def silent_url() -> AsyncIterator[str]:
+    """A server that takes every connection and never answers."""
+    held: list[asyncio.StreamWriter] = []
+
+    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    for writer in held:
+        writer.close()
+    server.close()
+
+
+async def test_one_cloud_that_hangs_is_waited_for_once_and_then_left_out(w: World, silent_url: str) -> None:
+    hanging = REGISTRY["runpod"].connect(w.clouds["runpod"].environment(silent_url), w.clock)
+    w.tune(offers_timeout_s=1.0)
+    w.use({**w.ctx.providers, "runpod": hanging})
+    request_id = str((await w.ask()).data["request_id"])
+    await requests.quote_due(w.ctx)
+    view = await w.view(request_id)
+    assert {option.cloud for option in view.options} == {"vast"}
+    assert view.quote is not None
+    answers = {answer["cloud"]: answer["sentence"] for answer in view.quote.clouds}
+    assert answers["runpod"] == "runpod did not answer within 1 s."
+    await hanging.close()
+
+
+async def test_a_cloud_that_is_not_set_up_is_named(w: World) -> None:
+    view = await quoted(w, candidates=("vast", "nowhere"))
+    assert view.quote is not None
+    answers = {answer["cloud"]: answer["sentence"] for answer in view.quote.clouds}
+    assert "not set up here" in answers["nowhere"]
+    assert {option.cloud for option in view.options} == {"vast"}
+
+
+async def test_one_offer_of_an_inventory_answer_can_be_asked_for(w: World) -> None:
+    look = await w.ctx.catalog.inventory(JOB, w.ctx.policy)
+    wanted = look.ranked.options[3].offer.id
+    view = await quoted(w, offer_id=wanted)
+    assert [option.offer_id for option in view.options] == [wanted]
+
+
+@pytest.mark.parametrize("wanted", ["vast:1", "nowhere:gpu_1x_a100"])
+async def test_an_offer_that_is_not_for_sale_is_named(w: World, wanted: str) -> None:
+    view = await quoted(w, offer_id=wanted)
+    assert view.request.state is RequestState.UNAVAILABLE
+    assert view.request.outcome.startswith(f"{wanted} is not for sale now.")
+
+
+async def test_a_request_that_is_cancelled_while_it_is_quoted_stays_cancelled(w: World) -> None:
+    reply = await w.ask()
+    other = w.replica()
+    quoting = asyncio.create_task(requests.quote_due(other.ctx))
+    cancelled = await w.cancel(str(reply.data["request_id"]), ALICE)
+    await quoting
+    await other.ctx.db.close()
+    await w.settle()
+    view = await w.view(str(reply.data["request_id"]))
+    assert cancelled.ok
+    assert view.request.state is RequestState.CANCELLED
+
+
+async def test_answers_are_remembered_for_a_minute_and_then_asked_again(w: World) -> None:
+    catalog: Catalog = w.ctx.catalog
+    await catalog.market(JOB, 50)
+    asked = len(w.engine.calls)
+    w.clock.advance(59)
+    await catalog.market(JOB, 50)
+    assert len(w.engine.calls) == asked
+    await asyncio.gather(*(catalog.market(JOB, 50, fresh=True) for _ in range(5)))
+    once = len(w.engine.calls) - asked
+    assert once > 0
+    w.clock.advance(61)
+    before = len(w.engine.calls)
+    await catalog.market(JOB, 50)
+    assert len(w.engine.calls) - before == once
+
+
+async def deeper_pages() -> None:
+    """Wait for the look-ups that go on behind an answer."""
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name().startswith("offers-deeper")))
+
+
+async def test_deeper_pages_are_read_behind_the_answer(w: World) -> None:
+    first = await w.ctx.catalog.market(EVERYTHING, 50)
+    await deeper_pages()
+    later = await w.ctx.catalog.market(EVERYTHING, 50)
+    assert len(later.offers) > len(first.offers)
+    assert sum(answer.count for answer in later.answers) == len(later.offers)
+
+
+async def test_deeper_pages_that_fail_leave_the_first(w: World) -> None:
+    w.engine.faults.arm("vast", "search_503", None, skip=1)
+    first = await w.ctx.catalog.market(replace(EVERYTHING, candidates=("vast",)), 50)
+    await deeper_pages()
+    assert ("vast", "search_503") in w.engine.faults.bitten
+    assert await w.ctx.catalog.market(replace(EVERYTHING, candidates=("vast",)), 50) == first

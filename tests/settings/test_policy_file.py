@@ -1,0 +1,95 @@
+"""The policy file: what it says is believed only when every key and value is right."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from bot.rules.policy import Policy, Timing
+from bot.settings import PolicyFileError, read_policy_file
+from bot.settings.policy_file import SECTIONS, example_of
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "policy.yml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_no_file_and_an_empty_file_are_every_default(tmp_path: Path) -> None:
+    for path in (None, write(tmp_path, ""), write(tmp_path, "policy:\ntiming: {}\n")):
+        found = read_policy_file(path)
+        assert (found.policy, found.timing) == (Policy(), Timing())
+
+
+def test_values_are_laid_over_the_defaults(tmp_path: Path) -> None:
+    text = """
+policy:
+  approvers: [U1, "operator:ada"]
+  max_hours: 6.5
+  price_tolerance: 1.1
+  two_approvers_above_usd: 500
+  failover: no
+  min_disk_gb: {default: 80}
+timing:
+  sweep_s: 45
+"""
+    found = read_policy_file(write(tmp_path, text))
+    assert found.policy.approvers == ("U1", "operator:ada")
+    assert found.policy.max_hours == Decimal("6.5")
+    assert found.policy.price_tolerance == Decimal("1.1")
+    assert found.policy.two_approvers_above_usd == Decimal(500)
+    assert found.policy.failover is False
+    assert dict(found.policy.min_disk_gb) == {"default": 80}
+    assert found.timing.sweep_s == 45
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "policy: {max_hourz: 3}",
+            r":1: `max_hourz` is not .*; did you mean max_hours\? Example: max_hours: 12",
+        ),
+        ("policy: {zzz: 3}", r":1: `zzz` is not a setting; docs/policy.md"),
+        ("policy:\n  max_hours: twelve", r":2: max_hours: .*'twelve'.*Example: max_hours: 12"),
+        ("policy:\n  approvers: U1", r":2: approvers: .*Example: approvers: \[U012AB3CD\]"),
+        ("policy: {max_gpus: true}", r":1: max_gpus: a yes or no does not belong here"),
+        ("policy: {failover: maybe}", r":1: failover: .*Example: failover: true"),
+        ("policy: {max_hours: 1, max_hours: 2}", r":1: `max_hours` is there twice"),
+        ("policy: {max_hours: 0}", r"max_hours must be above 0"),
+        ("policy: {max_gpus: 2026-99-99x}", r":1: max_gpus"),
+        ("policy: {request_ttl_s: 2026-13-45}", r":1: request_ttl_s"),
+        ("timing: {sweep_s: 1}", r"sweep_s is 1, but 10 is the least"),
+        ("polcy: {}", r":1: `polcy` is not a section; .* policy and timing"),
+        ("- policy", r":1: expected `key: value`"),
+        ("policy: [", r"this is not YAML"),
+    ],
+)
+def test_a_mistake_is_named_with_file_line_and_example(tmp_path: Path, text: str, says: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(PolicyFileError, match=says) as refused:
+        read_policy_file(path)
+    assert str(refused.value).startswith(str(path))
+
+
+def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PolicyFileError, match=r"absent\.yml: the policy file cannot be read"):
+        read_policy_file(tmp_path / "absent.yml")
+    binary = tmp_path / "binary.yml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(PolicyFileError, match="cannot be read"):
+        read_policy_file(binary)
+
+
+def test_practice_lifts_the_floors(tmp_path: Path) -> None:
+    path = write(tmp_path, "timing: {sweep_s: 0.5}")
+    assert read_policy_file(path, practice=True).timing.sweep_s == 0.5
+
+
+def test_every_example_is_itself_right(tmp_path: Path) -> None:
+    for section, kind in SECTIONS.items():
+        for item in kind.__dataclass_fields__.values():
+            read_policy_file(write(tmp_path, f"{section}:\n  {example_of(item)}\n"))

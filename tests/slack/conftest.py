@@ -1,0 +1,181 @@
+"""The whole door on a stage: the practice workspace, the sandboxes and the services, over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bot.practice.app import Practice
+from bot.practice.driver import Driver, Person
+from bot.practice.faults import Fault
+from bot.practice.model import Message
+from bot.practice.reader import buttons
+from bot.practice.workspace import Workspace
+from bot.rules.policy import Policy
+from bot.services.context import Context
+from bot.slack.app import SlackDoor
+from bot.slack.settings import SlackSettings
+from ledger.db import Database
+from providers.sandbox.engine import SandboxTiming
+from tests.slack.signing import SECRET
+from tests.support.clock import SteppedClock
+from tests.support.serving import serving
+from tests.support.world import World, world
+
+MANIFEST = Path(__file__).parents[2] / "manifest.yml"
+BOT_TOKEN = "xoxb-practice-token"
+APP_TOKEN = "xapp-practice-token"
+APPROVERS = ("U0BOB", "U0CAROL")
+#: Slack allows three seconds; a machine that runs other tests beside these may take longer.
+ACK_LIMIT_S = 30.0
+
+
+@dataclass
+class Stage:
+    """A door with everything around it. `act` waits until what somebody did has been worked on and shown."""
+
+    w: World
+    practice: Practice
+    door: SlackDoor
+    settings: SlackSettings
+
+    @property
+    def ctx(self) -> Context:
+        """The services' context."""
+        return self.w.ctx
+
+    @property
+    def ws(self) -> Driver:
+        """The people's hands and eyes."""
+        return self.practice.driver
+
+    def as_(self, who: str) -> Person:
+        """Somebody's hands."""
+        return self.ws.as_(who)
+
+    def fault(self, name: str, kind: str, where: str = "api", **more: Any) -> None:
+        """Order a fault of the practice workspace."""
+        self.practice.workspace.faults.add(Fault(where, name, kind, **more))
+
+    def calls(self, method: str) -> list[dict[str, Any]]:
+        """The arguments of every call of a Web API method so far."""
+        return [record.request for record in self.practice.workspace.log if record.name == method]
+
+    async def settle(self) -> None:
+        """Work on everything that was acknowledged, tick until nothing is due, and show it."""
+        await self.door.idle()
+        await self.ctx.inbox.drain()
+        await self.w.settle()
+
+    async def command(self, who: str, line: str, channel: str = "#gpu") -> Any:
+        """Type a command and wait for what follows."""
+        outcome = await self.as_(who).command(line, channel)
+        await self.settle()
+        return outcome
+
+    async def click(self, who: str, thing: Any, what: str) -> Any:
+        """Press a button and wait for what follows."""
+        outcome = await self.as_(who).click(thing, what)
+        await self.settle()
+        return outcome
+
+    async def submit(self, who: str, values: dict[str, Any]) -> Any:
+        """Fill in the dialog on somebody's screen and wait for what follows."""
+        view = self.ws.view(who)
+        assert view is not None
+        outcome = await self.as_(who).submit(view, values)
+        await self.settle()
+        return outcome
+
+    async def ask(self, line: str = '/gpu provision 1x4090 2h for="fine-tune"', who: str = "alice") -> Message:
+        """Ask for GPUs and return the message with the offers."""
+        await self.command(who, line)
+        return self.message()
+
+    def message(self, channel: str = "#gpu") -> Message:
+        """The newest message in a channel."""
+        return self.ws.channel_messages(channel)[-1]
+
+    def approve_button(self, message: Message, rank: int = 1) -> str:
+        """The action id of the button for one option."""
+        found = [str(b["action_id"]) for b in buttons(message) if b["action_id"].startswith("approve:")]
+        return found[rank - 1]
+
+    async def replaced(self, **policy: Any) -> None:
+        """Change the policy: a new door on the same ledger, as after a restart."""
+        ctx = replace(self.ctx, policy=replace(self.ctx.policy, **policy))
+        await self.restart(ctx)
+
+    async def restart(self, ctx: Context) -> None:
+        """Stop the door and build another."""
+        await self.door.stop()
+        self.w.ctx = ctx
+        self.door = SlackDoor(ctx, self.settings)
+        self.w.board = cast("Any", self.door.messenger)
+        await self.door.start()
+
+
+@asynccontextmanager
+async def staged(
+    db: Database, clock: SteppedClock, *, socket: bool = False, policy: Policy | None = None, **changes: Any
+) -> AsyncIterator[Stage]:
+    """Build a stage on `db`. Bob and Carol are approvers; `changes` go into the door's settings."""
+    async with world(db, clock, policy=policy or Policy(approvers=APPROVERS), sandbox=SandboxTiming.quick()) as w:
+        space = Workspace(
+            clock,
+            signing_secret=SECRET,
+            bot_token=BOT_TOKEN,
+            app_token=APP_TOKEN,
+            manifest=MANIFEST,
+            signing_clock=clock,
+            ack_limit_s=ACK_LIMIT_S,
+        )
+        practice = Practice(space)
+        holder: list[Stage] = []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "lifespan":
+                await receive()
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+            await holder[0].door.asgi(scope, receive, send)
+
+        async with practice.serve(), serving(app) as url:
+            space.request_url = None if socket else f"{url}/slack/events"
+            settings = SlackSettings(
+                bot_token=BOT_TOKEN,
+                signing_secret=SECRET,
+                app_token=APP_TOKEN if socket else None,
+                base_url=practice.api_url,
+                **changes,
+            )
+            door = SlackDoor(w.ctx, settings)
+            stage = Stage(w, practice, door, settings)
+            holder.append(stage)
+            w.board = cast("Any", door.messenger)
+            await door.start()
+            try:
+                yield stage
+            finally:
+                await stage.door.stop()
+
+
+@pytest.fixture
+async def stage(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Stage]:
+    """The door in HTTP mode."""
+    async with staged(sqlite_db, clock) as built:
+        yield built
+
+
+@pytest.fixture
+async def socket_stage(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Stage]:
+    """The door in Socket Mode."""
+    async with staged(sqlite_db, clock, socket=True) as built:
+        yield built

@@ -1,0 +1,145 @@
+"""Whatever people and clouds write, every message fits into Slack, and no markup in it is theirs."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from bot.blockkit import validate_message, validate_view
+from bot.rules.estimate import Estimate
+from bot.rules.grammar import GrammarError, parse
+from bot.rules.policy import Policy
+from bot.rules.ranking import Excluded, Ranked, RankedOption
+from bot.services.catalog import CloudAnswer, Inventory
+from bot.services.commands import Reply
+from bot.services.sessions import Overview, Status
+from bot.slack.blocks import help as help_message
+from bot.slack.blocks import operators, owner, reply
+from bot.slack.blocks.inventory import inventory
+from bot.slack.blocks.listing import listing
+from bot.slack.blocks.parts import Message
+from bot.slack.blocks.request import reminder, request_message
+from bot.slack.blocks.result import request_result
+from bot.slack.blocks.status import status
+from bot.slack.home import home
+from ledger.models import Stray
+from ledger.reads import RequestView, SessionView
+from ledger.states import InstanceState, RequestState, SessionState
+from ledger.values import JobRequest
+from providers.base import Offer
+from tests.slack import hostile
+from tests.support.clock import START
+
+POLICIES = st.builds(
+    Policy,
+    approvers=st.lists(st.sampled_from(["U0BOB", "operator:ada"]) | hostile.texts, max_size=30).map(tuple),
+    approver_groups=st.lists(st.just("S0APPROVERS") | hostile.texts, max_size=3).map(tuple),
+)
+OUTCOMES = st.sampled_from([*RequestState, *SessionState, InstanceState.TOMBSTONE]).map(str) | hostile.texts
+
+# Shrinking such large rows takes minutes and is only needed by somebody who reads a failure.
+quick = settings(
+    max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.generate)
+)
+
+
+def check(message: Message, version: int = 3) -> None:
+    """The message fits, says something, has new block ids, and all its markup is ours."""
+    payload = message.payload(version)
+    assert validate_message(payload) == []
+    assert payload["text"].strip()
+    assert all(f"v{version}." in block["block_id"] for block in payload["blocks"])
+    no_foreign_markup(payload)
+
+
+def no_foreign_markup(payload: Mapping[str, Any]) -> None:
+    """Every <…> is a mention or a date that we made, and nothing hidden is in any string."""
+    for text in (*hostile.markup(payload), str(payload.get("text", ""))):
+        for inside in re.findall(r"<([^>]*)>?", text):
+            assert hostile.OURS.fullmatch(inside), (inside, text)
+        assert "UEVIL" not in "".join(re.findall(r"<[^>]*>", text))
+    for text in hostile.strings(payload):
+        hidden = [c for c in text if c != "\n" and c != "\u200d" and unicodedata.category(c) in ("Cc", "Cf", "Cs")]
+        assert hidden == [], text
+
+
+@quick
+@given(hostile.request_views(), POLICIES, st.none() | hostile.money)
+def test_request_message(view: RequestView, policy: Policy, cost: Decimal | None) -> None:
+    check(request_message(view, policy, cost))
+
+
+@quick
+@given(hostile.request_views(), POLICIES, OUTCOMES, st.none() | hostile.money)
+def test_results_and_reminders(view: RequestView, policy: Policy, reached: str, cost: Decimal | None) -> None:
+    check(request_result(view, reached, cost))
+    check(reminder(view, policy, START))
+
+
+@quick
+@given(hostile.session_views(), hostile.money)
+def test_direct_messages(view: SessionView, cost: Decimal) -> None:
+    check(owner.ready(view, "/gpu"))
+    check(owner.ending(view, "/gpu"))
+    check(owner.ended(view, cost))
+
+
+@settings(quick, max_examples=12)
+@given(st.lists(hostile.session_views(), max_size=17), st.lists(hostile.requests(), max_size=17), hostile.money)
+def test_list_and_home(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
+    overview = Overview(tuple(views), tuple(rows))
+    costs = {view.session.id: cost for view in views[:1]}
+    check(listing(overview, costs, "/gpu"))
+    shown = home(overview, tuple(rows), costs, "/gpu")
+    assert validate_view(shown) == []
+    no_foreign_markup(shown)
+
+
+@quick
+@given(hostile.request_views(), st.none() | hostile.session_views(), POLICIES, hostile.money, st.booleans())
+def test_status(view: RequestView, session: SessionView | None, policy: Policy, cost: Decimal, mine: bool) -> None:
+    check(status(Status(view, session), policy, cost, mine=mine))
+
+
+@quick
+@given(st.lists(hostile.offers(), max_size=30), hostile.jobs(), hostile.texts, st.lists(hostile.texts, max_size=16))
+def test_inventory(offers: list[Offer], job: JobRequest, why: str, notes: list[str]) -> None:
+    total = Decimal("1.5")
+    estimate = Estimate(total, total, total, Decimal(1), (), ())
+    options = tuple(RankedOption(offer, estimate, n + 1, (why,), why) for n, offer in enumerate(offers))
+    ranked = Ranked(options, tuple(Excluded("gpu", note, 1, ()) for note in notes), len(options))
+    answers = tuple(CloudAnswer(note, False, 0, START, note) for note in notes)
+    check(inventory(Inventory(ranked, answers), job, "/gpu"))
+
+
+@quick
+@given(hostile.strays(), hostile.texts)
+def test_operators(stray: Stray, sentence: str) -> None:
+    check(operators.stray_found(stray))
+    check(operators.page(sentence))
+
+
+@quick
+@given(hostile.texts, st.booleans())
+def test_replies(sentence: str, ok: bool) -> None:
+    check(reply.answer(Reply(ok, "code", sentence)))
+    check(reply.broken(sentence))
+
+
+@quick
+@given(hostile.texts)
+def test_grammar_errors(text: str) -> None:
+    parsed = parse(text)
+    if isinstance(parsed, GrammarError):
+        check(help_message.grammar_error(parsed, "/gpu"))
+
+
+@given(st.sampled_from(["", "provision", "inventory", "list", "status", "terminate", "cancel", "key", "help", "other"]))
+def test_help(topic: str) -> None:
+    check(help_message.overview("/gpu", topic))

@@ -1,0 +1,172 @@
+"""The smaller commands and the home tab, as people see them."""
+
+from __future__ import annotations
+
+from bot.practice.model import Message
+from bot.practice.reader import all_text, buttons
+from ledger.db import Database
+from tests.slack.conftest import Stage, staged
+from tests.support.clock import SteppedClock
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBpYRlvm0dvKqjKmzqQ8mDqyNLlH4CSp9nTgQH8dDGIH ada@laptop"
+PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY----- b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAA -----END OPENSSH PRIVATE KEY-----"
+
+
+def private(stage: Stage, who: str) -> Message:
+    """The last thing that only this person was told."""
+    return stage.ws.ephemerals(who)[-1]
+
+
+async def running(stage: Stage) -> Message:
+    """A request whose session runs."""
+    message = await stage.ask()
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(60)
+    return message
+
+
+async def test_list(stage: Stage) -> None:
+    await stage.command("alice", "/gpu list")
+    assert "Nothing is running" in private(stage, "alice").text
+    await running(stage)
+    await stage.ask("/gpu provision 1x4090 3h")
+    await stage.command("alice", "/gpu list")
+    told = all_text(private(stage, "alice"))
+    assert "1× RTX4090" in told
+    assert "running" in told
+    assert "1× RTX4090 for 3 hours" in told
+    await stage.command("dave", "/gpu list")
+    assert "Nothing is running" in private(stage, "dave").text
+
+
+async def test_status(stage: Stage) -> None:
+    await running(stage)
+    (view,) = (await stage.w.books()).sessions
+    await stage.command("alice", f"/gpu status {view.id[-6:]}")
+    mine = all_text(private(stage, "alice"))
+    assert "Connect: `ssh -p" in mine
+    assert [b["text"]["text"] for b in buttons(private(stage, "alice"))] == ["End it now"]
+    await stage.command("dave", f"/gpu status {view.id[-6:]}")
+    assert "Connect" not in all_text(private(stage, "dave"))
+    assert buttons(private(stage, "dave")) == []
+    await stage.command("alice", "/gpu status zzzz99")
+    assert "there is no request or session" in private(stage, "alice").text
+
+
+async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
+    await running(stage)
+    (session,) = (await stage.w.books()).sessions
+    await stage.command("dave", f"/gpu terminate {session.id[-6:]}")
+    assert "Only its owner or an approver" in private(stage, "dave").text
+    assert stage.w.alive()
+    await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
+    assert "is ordered" in private(stage, "bob").text
+    await stage.w.run(200)
+    assert stage.w.alive() == []
+
+
+async def test_cancel(stage: Stage) -> None:
+    message = await stage.ask()
+    (request,) = (await stage.w.books()).requests
+    await stage.command("dave", f"/gpu cancel {request.id[-6:]}")
+    assert "Only the requester or an approver" in private(stage, "dave").text
+    await stage.command("alice", f"/gpu cancel {request.id[-6:]}")
+    assert "*Cancelled* by <@U0ALICE>" in all_text(stage.ws.now(message))
+    assert buttons(stage.ws.now(message)) == []
+
+
+async def test_keys(stage: Stage) -> None:
+    await stage.command("alice", "/gpu key list")
+    assert "no key" in private(stage, "alice").text
+    await stage.command("alice", f"/gpu key add {KEY}")
+    assert "is registered" in private(stage, "alice").text
+    await stage.command("alice", "/gpu key list")
+    assert "SHA256:" in private(stage, "alice").text
+    await stage.command("alice", "/gpu key remove")
+    assert "forgotten" in private(stage, "alice").text
+    await stage.command("alice", "/gpu key add ssh-ed25519 nonsense")
+    assert "cannot be read" in private(stage, "alice").text
+
+
+async def test_a_private_key_leaves_no_trace(stage: Stage) -> None:
+    await stage.as_("alice").command(f"/gpu key add {PRIVATE}")
+    await stage.settle()
+    assert "make a new pair" in private(stage, "alice").text
+    books = await stage.w.books()
+    assert "b3BlbnNzaC1rZXktdjE" not in repr([vars(row) for row in books.inbox])
+
+
+async def test_inventory_shows_ids_that_can_be_asked_for(stage: Stage) -> None:
+    await stage.command("alice", "/gpu inventory 4090")
+    answer = private(stage, "alice")
+    told = all_text(answer)
+    assert "Rent one with `/gpu provision offer=" in told
+    offer = told.split("offer=")[1].split()[0]
+    assert f"`{offer}`" in told
+    message = await stage.ask(f"/gpu provision 1x4090 offer={offer} 1h")
+    assert offer.partition(":")[0] in all_text(message)
+    await stage.command("alice", "/gpu inventory 4090 price=$0.001")
+    assert "no offer fits now" in private(stage, "alice").text
+
+
+async def test_a_profile_says_what_stops_the_meter(stage: Stage) -> None:
+    await stage.command("alice", "/gpu profile runpod")
+    told = all_text(private(stage, "alice"))
+    assert "*runpod*: Terminate ends the meter for good; it cannot be undone." in told
+    assert "keeps billing the volume" in told
+    assert "`RP1`" in told
+    assert "`DURABLE_DIR=/workspace`" in told
+
+
+async def test_help_and_unknown_words(stage: Stage) -> None:
+    await stage.as_("alice").command("/gpu")
+    assert "provision" in all_text(private(stage, "alice"))
+    await stage.as_("alice").command("/gpu lsit")
+    told = all_text(private(stage, "alice"))
+    assert "Did you mean list" in told
+    assert "^^^^" in told
+
+
+async def test_the_home_tab(stage: Stage) -> None:
+    await stage.as_("alice").open_home()
+    await stage.settle()
+    home = await stage.ws.until(lambda: stage.ws.home("alice"))
+    assert home is not None
+    assert "You have no sessions" in all_text(home)
+    await running(stage)
+    await stage.ask("/gpu provision 1x4090 3h")
+    await stage.as_("alice").open_home()
+    shown = await stage.ws.until(lambda: (v := stage.ws.home("alice")) and "running" in all_text(v) and v)
+    assert shown
+    assert [b["text"]["text"] for b in buttons(shown)] == ["End it now"]
+    await stage.as_("bob").open_home()
+    decides = await stage.ws.until(lambda: stage.ws.home("bob"))
+    assert decides is not None
+    assert "You may decide these" in all_text(decides)
+    await stage.as_("dave").open_home()
+    outside = await stage.ws.until(lambda: stage.ws.home("dave"))
+    assert outside is not None
+    assert "You may decide these" not in all_text(outside)
+
+
+async def test_a_button_of_the_home_tab_works(stage: Stage) -> None:
+    await running(stage)
+    await stage.as_("alice").open_home()
+    shown = await stage.ws.until(lambda: stage.ws.home("alice"))
+    assert shown is not None
+    await stage.click("alice", shown, "End it now")
+    assert "is ordered" in stage.ws.dm_messages("alice")[-1].text
+
+
+async def test_requests_go_to_the_approvals_channel(sqlite_db: Database, clock: SteppedClock) -> None:
+    async with staged(sqlite_db, clock, approvals_channel="C0GPU") as stage:
+        await stage.command("alice", "/gpu provision 1x4090 2h", "@gpu")
+        assert "<@U0ALICE>" in stage.message().text
+        assert any("is shown in <#C0GPU>" in m.text for m in stage.ws.dm_messages("alice"))
+
+
+async def test_too_many_requests_are_refused_privately(stage: Stage) -> None:
+    for _ in range(stage.ctx.policy.max_open_requests_per_user):
+        await stage.ask("/gpu provision 1x4090 2h")
+    await stage.command("alice", "/gpu provision 1x4090 2h")
+    assert "waiting already" in private(stage, "alice").text

@@ -1,0 +1,128 @@
+"""Dialogs: they are valid, and what is put into them is read like the `/gpu` language, with errors at the fields."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.blockkit import validate_view
+from bot.rules.policy import Policy
+from bot.slack import forms, modals
+from ledger.values import JobRequest, SpotPolicy
+
+POLICY = Policy()
+SPEND = modals.Spend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))
+FULL = {
+    "gpu": "RTX4090",
+    "typed": "H100-SXM",
+    "count": "2-4",
+    "hours": "1h30m",
+    "disk": "200GB",
+    "max": "$50",
+    "price": "$2.50",
+    "clouds": ["vast", "runpod"],
+    "spot": "any",
+    "for": "  fine-tune\nof it ",
+}
+
+
+def test_a_full_form_is_a_job() -> None:
+    job = forms.read_job(FULL, POLICY)
+    assert isinstance(job, JobRequest)
+    assert job.gpu.names == ("RTX4090", "H100-SXM")
+    assert (job.gpu.count_min, job.gpu.count_max) == (2, 4)
+    assert (job.hours, job.disk_gb, job.spot) == (Decimal("1.5"), 200, SpotPolicy.ANY)
+    assert (job.budget_cap_usd, job.max_price_usd_h) == (Decimal(50), Decimal("2.50"))
+    assert job.candidates == ("vast", "runpod")
+    assert job.reason == "fine-tune of it"
+
+
+def test_the_least_that_is_needed() -> None:
+    job = forms.read_job({"typed": "4x4090", "hours": "6"}, POLICY)
+    assert isinstance(job, JobRequest)
+    assert (job.gpu.count_min, job.hours, job.spot, job.reason) == (4, Decimal(6), SpotPolicy.NO, "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "block", "said"),
+    [
+        ({"gpu": "", "typed": ""}, "typed", "Choose a GPU"),
+        ({"typed": "RTX 9999"}, "typed", "not a GPU"),
+        ({"count": "0"}, "count", "At least one"),
+        ({"count": "900"}, "count", "limit"),
+        ({"typed": "2x4090", "count": "3"}, "count", "keep one of the two"),
+        ({"hours": ""}, "hours", "how long"),
+        ({"hours": "0"}, "hours", "above zero"),
+        ({"hours": "10000h"}, "hours", "limit"),
+        ({"hours": "soon"}, "hours", "not a time"),
+        ({"disk": "-5"}, "disk", "disk"),
+        ({"max": "-3"}, "max", "negative"),
+        ({"price": "free"}, "price", "amount"),
+        ({"for": "x" * 3_000}, "for", "3,000 characters"),
+    ],
+)
+def test_errors_stand_at_their_field(changes: dict[str, Any], block: str, said: str) -> None:
+    errors = forms.read_job({**FULL, **changes}, POLICY)
+    assert isinstance(errors, dict)
+    assert set(errors) == {block}
+    assert said in errors[block]
+
+
+def test_every_error_at_once() -> None:
+    errors = forms.read_job({"typed": "nothing", "hours": "0", "max": "x"}, POLICY)
+    assert isinstance(errors, dict)
+    assert set(errors) == {"typed", "hours", "max"}
+
+
+def test_a_reason() -> None:
+    assert forms.read_reason({"reason": " too\u202e dear "}, POLICY) == "too dear"
+    assert "reason" in forms.read_reason({"reason": "  "}, POLICY)
+    assert "reason" in forms.read_reason({}, POLICY)
+    assert "reason" in forms.read_reason({"reason": "x" * 501}, POLICY)
+
+
+def test_a_confirmation() -> None:
+    assert forms.read_confirmation({"amount": "$120.50", "cap": ""}) == ("$120.50", None)
+    assert forms.read_confirmation({"amount": "120.50", "cap": "$80"}) == ("120.50", Decimal(80))
+    assert set(forms.read_confirmation({"amount": "yes", "cap": "-1"})) == {"amount", "cap"}
+    assert set(forms.read_confirmation({"amount": "1", "cap": "0"})) == {"cap"}
+    assert set(forms.read_confirmation({})) == {"amount"}
+
+
+FIELD = st.text(max_size=40) | st.lists(st.text(max_size=10), max_size=3) | st.none()
+
+
+@given(st.dictionaries(st.sampled_from([*FULL, "reason", "amount", "cap"]), FIELD))
+def test_no_input_raises_and_every_error_fits(values: dict[str, Any]) -> None:
+    blocks = {block["block_id"] for block in modals.provision("C1", ["vast"], POLICY)["blocks"]}
+    found = forms.read_job(values, POLICY)
+    if isinstance(found, dict):
+        assert found
+        assert set(found) <= blocks
+        assert all(0 < len(message) <= 300 for message in found.values())
+    forms.read_reason(values, POLICY)
+    forms.read_confirmation(values)
+
+
+@given(st.text(max_size=600), st.text(max_size=600), st.decimals(0, 10**9, places=6))
+def test_dialogs_are_valid_for_any_text(problem: str, offer: str, amount: Decimal) -> None:
+    spend = modals.Spend(offer, amount, amount, amount, Decimal(1))
+    for view in (
+        modals.amount("token", spend, problem),
+        modals.reject("token", POLICY),
+        modals.provision("C1", ["vast", "runpod"], POLICY),
+        modals.provision("C1", [], Policy(max_reason_chars=100_000)),
+    ):
+        assert validate_view(view) == []
+
+
+def test_a_dialog_about_a_decision_carries_only_the_token() -> None:
+    assert modals.amount("opaque", SPEND)["private_metadata"] == "opaque"
+    assert modals.reject("opaque", POLICY)["private_metadata"] == "opaque"
+    shown = str(modals.amount("opaque", SPEND, "wrong"))
+    for part in ("$120.50", "$180.00", "$12.05/h", "10 hours", "vast:123", "wrong"):
+        assert part in shown

@@ -1,0 +1,322 @@
+"""A whole service on a real ledger, against the sandboxes over real HTTP, with time in the test's hands."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from bot.rules.approval import DeciderFacts
+from bot.rules.labels import LabelKey
+from bot.rules.policy import Policy, Timing
+from bot.services import (
+    approvals,
+    deadlines,
+    ending,
+    invariants,
+    lifecycle,
+    metering,
+    outbox,
+    requests,
+    sessions,
+    sweep,
+)
+from bot.services.catalog import Catalog
+from bot.services.commands import Cancel, Decide, Provision, Reply, Terminate
+from bot.services.context import Context, Hints
+from bot.services.ports import Delivered, DeliveryFailed, Reached
+from ledger.audit import Books, read_books
+from ledger.db import Database
+from ledger.inbox import InboxWriter
+from ledger.models import Notification, Option
+from ledger.reads import RequestView, SessionView, request_view, session_view
+from ledger.states import SessionState
+from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
+from providers.base import Provider
+from providers.reach import ssh_banner
+from providers.registry import REGISTRY, sandboxes
+from providers.sandbox.app import build_app
+from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming, TrueInstance, truth
+from tests.support.clock import SteppedClock
+from tests.support.serving import serving
+
+ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
+BOB = Actor(ActorKind.SLACK, "UBOB", "T1")
+CAROL = Actor(ActorKind.SLACK, "UCAROL", "T1")
+DAVE = Actor(ActorKind.SLACK, "UDAVE", "T1")
+CHANNEL = "C0GPU"
+STEP_S = 5.0
+#: After this long without faults nothing may be stuck: the longest request and session of the tests are over by then.
+HEAL_S = 4.5 * 3600
+HEAL_STEP_S = 1800.0
+
+
+def facts(actor: Actor, **changes: Any) -> DeciderFacts:
+    """A full member of the home workspace."""
+    return replace(DeciderFacts(actor), **changes)
+
+
+class RealReach:
+    """The SSH prober as production uses it."""
+
+    async def probe(self, host: str, port: int) -> Reached:
+        return Reached(*await ssh_banner(host, port, 2.0))
+
+
+@dataclass
+class Board:
+    """A place that shows notifications: keeps every version of each, and can be out of order."""
+
+    shown: list[tuple[str, str, str, int]] = field(default_factory=list)
+    down: bool = False
+    attempts: int = 0
+
+    async def deliver(self, notification: Notification) -> Delivered:
+        self.attempts += 1
+        if self.down:
+            raise DeliveryFailed("the board is down")
+        self.shown.append(
+            (str(notification.kind), notification.subject, notification.destination, notification.version)
+        )
+        return Delivered(notification.destination, notification.ts or f"{len(self.shown)}.0")
+
+    def kinds(self, subject: str | None = None) -> list[str]:
+        """The kinds shown so far, in order, for one subject or for all."""
+        return [
+            kind for kind, of, _, _ in self.shown if subject is None or of == subject or of.startswith(f"{subject}/")
+        ]
+
+
+@dataclass
+class World:
+    """Services, clouds and clock. `clouds` and `engine` are the truth that the service cannot see."""
+
+    ctx: Context
+    clock: SteppedClock
+    clouds: Mapping[str, SandboxCloud]
+    engine: Engine
+    board: Board
+    asked: int = 0
+
+    async def ask(self, actor: Actor = ALICE, **changes: Any) -> Reply:
+        """Submit a request for one RTX 4090 for two hours, or whatever `changes` say.
+
+        Asked of one cloud, it is the GPU that this cloud always sells.
+        """
+        self.asked += 1
+        chosen = [self.clouds[name].STAPLE for name in changes.get("candidates", ()) if name in self.clouds]
+        changes.setdefault("gpu", GpuConstraint((chosen[0] if len(chosen) == 1 else "RTX4090",), 1, 1))
+        changes.setdefault("hours", Decimal(2))
+        key = changes.pop("key", f"key-{self.asked}")
+        return await requests.submit(self.ctx, Provision(key, actor, CHANNEL, JobRequest(**changes)))
+
+    async def view(self, request_id: str) -> RequestView:
+        """The request as people would see it."""
+        async with self.ctx.db.read() as tx:
+            return await request_view(tx, request_id)
+
+    async def session(self, session_id: str) -> SessionView:
+        """A session as people would see it."""
+        async with self.ctx.db.read() as tx:
+            return await session_view(tx, session_id)
+
+    async def token(self, request_id: str, action: str = "approve", rank: int = 1) -> str:
+        """The value of one of the request's buttons."""
+        view = await self.view(request_id)
+        option = next((o.id for o in view.options if o.rank == rank), None) if action == "approve" else None
+        if not view.options:
+            option = None
+        return next(t.token for t in view.tokens if t.action == action and t.option_id == option)
+
+    async def decide(self, request_id: str, actor: Actor = BOB, action: str = "approve", **changes: Any) -> Reply:
+        """Click a button as somebody."""
+        rank = changes.pop("rank", 1)
+        token = await self.token(request_id, action, rank)
+        return await approvals.decide(self.ctx, Decide(token, facts(actor), **changes))
+
+    async def cancel(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
+        """Withdraw a request by its id as somebody."""
+        return await approvals.cancel(self.ctx, Cancel(request_id, facts(actor), reason))
+
+    async def end(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
+        """End a session by the id of its request as somebody."""
+        return await sessions.terminate(self.ctx, Terminate(request_id, facts(actor), reason))
+
+    async def tick(self) -> int:
+        """Everything that the ticker does, once. Returns how much was worked on."""
+        done = await requests.quote_due(self.ctx) + await requests.expire_due(self.ctx)
+        done += await lifecycle.send_due(self.ctx) + await lifecycle.resolve_due(self.ctx)
+        done += await ending.terminate_due(self.ctx) + await deadlines.deadlines_due(self.ctx)
+        done += await metering.accrue_due(self.ctx)
+        for cloud in self.ctx.providers:
+            await sweep.observe(self.ctx, cloud)
+        return done + await outbox.deliver_due(self.ctx, self.board)
+
+    async def settle(self, most: int = 12) -> None:
+        """Tick until nothing is due now."""
+        for _ in range(most):
+            if not await self.tick():
+                return
+
+    async def run(self, seconds: float, step_s: float = STEP_S) -> None:
+        """Let time pass in steps, ticking at each."""
+        end = self.clock.now() + timedelta(seconds=seconds)
+        while self.clock.now() < end:
+            self.clock.advance(min(step_s, (end - self.clock.now()).total_seconds()))
+            await self.settle(4)
+
+    async def approved(self, actor: Actor = ALICE, rank: int = 1, **changes: Any) -> str:
+        """A request that was just approved; its create is not sent yet. Returns the request's id."""
+        reply = await self.ask(actor, **changes)
+        assert reply.ok, reply
+        request_id = str(reply.data["request_id"])
+        await self.settle()
+        decided = await self.decide(request_id, rank=rank)
+        assert decided.code == "approved", decided
+        return request_id
+
+    async def running(self, actor: Actor = ALICE, **changes: Any) -> str:
+        """A request whose instance is ready, with the sandbox's quick timing. Returns the request's id."""
+        request_id = await self.approved(actor, **changes)
+        await self.settle()
+        await self.run(40, 20)
+        session = (await self.view(request_id)).session
+        assert session is not None
+        assert session.state is SessionState.RUNNING, (session.state, session.end_reason)
+        return request_id
+
+    async def ready(self, actor: Actor = ALICE, **changes: Any) -> str:
+        """Walk a request to a running session and return the request's id."""
+        reply = await self.ask(actor, **changes)
+        assert reply.ok, reply
+        request_id = str(reply.data["request_id"])
+        await self.settle()
+        decided = await self.decide(request_id)
+        assert decided.ok, decided
+        await self.settle()
+        await self.run(300)
+        return request_id
+
+    def arm(self, name: str, cloud: str | None = None, times: int | None = 1, **params: Any) -> None:
+        """Switch a fault on, at one cloud or at all."""
+        for one in [cloud] if cloud else list(self.clouds):
+            self.engine.faults.arm(one, name, times, **params)
+
+    def alive(self) -> list[str]:
+        """The names of what really runs, at any cloud."""
+        return [str(i.name) for cloud in self.clouds.values() for i in cloud.instances() if i.alive]
+
+    def instances(self) -> list[TrueInstance]:
+        """Everything that was ever rented, at any cloud."""
+        return [instance for cloud in self.clouds.values() for instance in cloud.instances()]
+
+    def withdraw(self, option: Option) -> None:
+        """Somebody else rents what an option offers."""
+        assert self.clouds[option.cloud].withdraw(option.offer_key) == 1
+
+    def tune(self, **changes: Any) -> None:
+        """Change the policy or the timing, whichever has a setting of that name."""
+        policy = {k: v for k, v in changes.items() if k in Policy.__dataclass_fields__}
+        timing = {k: v for k, v in changes.items() if k not in policy}
+        self.ctx = replace(
+            self.ctx, policy=replace(self.ctx.policy, **policy), timing=replace(self.ctx.timing, **timing)
+        )
+
+    def boots_in(self, seconds: float) -> None:
+        """From now on instances take this long to boot, as at the real clouds."""
+        self.engine.timing = replace(self.engine.timing, boot_s=seconds)
+
+    def wrap(self, cloud: str, wrapper: Callable[[Provider], Provider]) -> None:
+        """Put something between the services and one cloud's adapter."""
+        self.use({**self.ctx.providers, cloud: wrapper(self.ctx.providers[cloud])})
+
+    def use(self, providers: Mapping[str, Provider]) -> None:
+        """Go on with these clouds, as a process does that was started with other settings."""
+        catalog = Catalog(providers, self.clock, self.ctx.timing.offers_timeout_s)
+        self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
+
+    def replica(self) -> World:
+        """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
+        db = Database(self.ctx.db.url.render_as_string(hide_password=False))
+        catalog = Catalog(self.ctx.providers, self.clock, self.ctx.timing.offers_timeout_s)
+        inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
+        return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
+
+    async def books(self) -> Books:
+        """Every row of the ledger."""
+        return await read_books(self.ctx.db)
+
+    async def heal(self) -> None:
+        """Everything works again, and enough time passes for every request and session to come to its end."""
+        self.engine.faults.disarm()
+        self.board.down = False
+        await self.run(60, 20)  # Boots are watched closely, because the bill of some clouds starts at their end.
+        await self.run(HEAL_S, HEAL_STEP_S)
+
+    async def violations(self, *, healed: bool = False) -> list[str]:
+        """What the ledger and the clouds' truth say that must never be."""
+        found = await invariants.check(
+            self.ctx.db, self.clock, truth(self.engine, self.clouds.values()), is_settled=healed
+        )
+        return [str(one) for one in found]
+
+    def bill(self) -> Decimal:
+        """What the clouds would charge until now."""
+        return sum((i.total_usd for cloud in self.clouds.values() for i in cloud.instances()), Decimal(0))
+
+
+@asynccontextmanager
+async def world(
+    db: Database,
+    clock: SteppedClock,
+    *,
+    policy: Policy | None = None,
+    timing: Timing | None = None,
+    sandbox: SandboxTiming | None = None,
+) -> AsyncIterator[World]:
+    """Build a world on `db`. Bob and Carol are approvers, Alice asks, Dave is nobody."""
+    timing = timing or Timing()
+    clouds = sandboxes(clock, sandbox or replace(SandboxTiming(), enforce_rate_limits=False))
+    engine = next(iter(clouds.values())).engine
+    async with serving(build_app(clouds, tick_s=None)) as url:
+        providers = {
+            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock) for name, cloud in clouds.items()
+        }
+        ctx = Context(
+            db=db,
+            clock=clock,
+            policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
+            timing=timing,
+            providers=providers,
+            catalog=Catalog(providers, clock, timing.offers_timeout_s),
+            labels=LabelKey("test", b"a label key for tests only"),
+            reach=RealReach(),
+            inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
+        )
+        try:
+            yield World(ctx, clock, clouds, engine, Board())
+        finally:
+            await ctx.catalog.close()
+            await ctx.inbox.drain()
+            for provider in providers.values():
+                await provider.close()
+
+
+@asynccontextmanager
+async def checked_world(db: Database, clock: SteppedClock, *, heal: bool = False, **parts: Any) -> AsyncIterator[World]:
+    """A quick world that must keep every invariant: after the test as it is, and healed when `heal` says so."""
+    parts.setdefault("sandbox", SandboxTiming.quick())
+    async with world(db, clock, **parts) as built:
+        yield built
+        _must_be_empty(await built.violations())
+        if heal:
+            await built.heal()
+            _must_be_empty(await built.violations(healed=True))
+
+
+def _must_be_empty(violations: list[str]) -> None:
+    if violations:
+        raise AssertionError("\n".join(violations))

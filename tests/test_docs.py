@@ -1,0 +1,80 @@
+"""The generated pages say what the code does, and the pages point at things that exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.docs import BEGIN, END, with_settings
+from bot.cli.lazy import build
+from bot.cli.pages import PAGES
+from bot.cli.pages.codes import answers
+from bot.cli.pages.markdown import table
+from bot.settings import known_variables
+
+ROOT = Path(__file__).resolve().parent.parent
+WRITTEN = [path for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if path.name != "LICENSE"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_agrees_with_the_code(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), "run: make docs"
+
+
+def test_the_readme_has_every_setting() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert with_settings(text) == text, "run: make docs"
+    assert all(f"`{variable.name}`" in text for variable in known_variables())
+
+
+def test_the_example_file_names_only_real_settings() -> None:
+    names = re.findall(r"^#? ?([A-Z][A-Z_0-9]+)=", (ROOT / ".env.example").read_text(encoding="utf-8"), re.MULTILINE)
+    assert names
+    assert set(names) <= {variable.name for variable in known_variables()}
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if "://" not in target and not target.endswith(".png"):
+            assert (path.parent / target).exists(), f"{path.name} points at {target}"
+
+
+def test_every_code_has_one_row_and_a_place() -> None:
+    found = answers()
+    names = [name for name, _, _ in found]
+    assert names == sorted(set(names))
+    assert {"approved", "bad_word", "not_an_approver", "reason_needed", "submitted", "private_key"} <= set(names)
+    assert all((ROOT / place).exists() for _, _, place in found)
+    assert sum(sentence == "…" for _, sentence, _ in found) <= 4
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(build(), ["docs", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_check_names_what_is_out_of_step_and_writing_mends_it(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    (tmp_path / "README.md").write_text(f"# x\n\n{BEGIN}\nold\n{END}\nend\n", encoding="utf-8")
+    code, _, err = run("--check", "--folder", str(folder))
+    assert code == 1
+    assert "policy.md" in err
+    assert "README.md" in err
+    assert f"{len(PAGES) + 1} of {len(PAGES) + 1} pages written" in run("--folder", str(folder))[1]
+    assert run("--check", "--folder", str(folder))[0] == 0
+    (folder / "ids.md").write_text("changed by hand", encoding="utf-8")
+    code, _, err = run("--check", "--folder", str(folder))
+    assert (code, "ids.md" in err, "policy.md" in err) == (1, True, False)
+
+
+def test_a_readme_without_marks_is_left_alone() -> None:
+    assert with_settings("# hello") == "# hello"
+
+
+def test_a_table_escapes_bars() -> None:
+    assert table(("a",), [("x|y\nz",)]).splitlines()[-1] == "| x\\|y z |"

@@ -1,0 +1,182 @@
+"""The ticker: wakes jobs, never runs one twice at a time, survives their errors, and lets running work finish."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from bot.ticker.schedule import ROUNDS_MAX, Job, Ticker
+
+NEVER_S = 3600.0
+SOON_S = 5.0
+
+
+class Work:
+    """A job's work that tests can hold up and look at. `left` is how many runs find something."""
+
+    def __init__(self, left: int = 0, *, held: bool = False) -> None:
+        self.left = left
+        self.runs = 0
+        self.most_at_once = 0
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.ran = asyncio.Condition()
+        self._at_once = 0
+        if not held:
+            self.gate.set()
+
+    async def __call__(self) -> int:
+        self._at_once += 1
+        self.begun.set()
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            await self.gate.wait()
+        finally:
+            self._at_once -= 1
+        self.left -= 1
+        async with self.ran:
+            self.runs += 1
+            self.ran.notify_all()
+        return int(self.left >= 0)
+
+    async def until(self, runs: int) -> None:
+        async with asyncio.timeout(SOON_S), self.ran:
+            await self.ran.wait_for(lambda: self.runs >= runs)
+
+
+async def test_every_job_looks_at_once_and_drains() -> None:
+    work, once = Work(3), Work(3)
+    ticker = Ticker([Job("drains", work, NEVER_S), Job("looks", once, NEVER_S, drain=False)])
+    seen = [ticker.running]
+    ticker.start()
+    await work.until(4)
+    await once.until(1)
+    seen.append(ticker.running)
+    assert once.runs == 1
+    await ticker.stop()
+    assert [*seen, ticker.running] == [False, True, False]
+
+
+async def test_the_interval_wakes_a_job_again() -> None:
+    work = Work()
+    ticker = Ticker([Job("often", work, 0.01)])
+    ticker.start()
+    await work.until(3)
+    await ticker.stop()
+    assert work.most_at_once == 1
+
+
+async def test_one_hint_wakes_every_job_that_listens() -> None:
+    hint, hurried = asyncio.Event(), []
+    one, two, deaf = Work(), Work(), Work()
+    ticker = Ticker(
+        [
+            Job("one", one, NEVER_S, (hint,)),
+            Job("two", two, NEVER_S, (hint,), hurry=lambda: hurried.append(1)),
+            Job("deaf", deaf, NEVER_S),
+        ]
+    )
+    ticker.start()
+    for work in (one, two, deaf):
+        await work.until(1)
+    hint.set()
+    await one.until(2)
+    await two.until(2)
+    assert (deaf.runs, hurried, hint.is_set()) == (1, [1], False)
+    await ticker.stop()
+
+
+async def test_a_job_never_runs_twice_at_a_time_and_a_hint_during_a_run_is_not_lost() -> None:
+    hint, work = asyncio.Event(), Work(held=True)
+    ticker = Ticker([Job("slow", work, 0.01, (hint,))])
+    ticker.start()
+    for _ in range(50):
+        hint.set()
+        await asyncio.sleep(0)
+    work.gate.set()
+    await work.until(2)
+    await ticker.stop()
+    assert work.most_at_once == 1
+
+
+async def test_an_error_is_logged_counted_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    fine = asyncio.Event()
+    failed = 0
+
+    async def flaky() -> int:
+        nonlocal failed
+        if failed < 3:
+            failed += 1
+            raise OSError("the database is away")
+        fine.set()
+        return 0
+
+    ticker = Ticker([Job("flaky", flaky, NEVER_S)])
+    with caplog.at_level(logging.ERROR):
+        for count in (1, 2, 3):
+            await ticker._loops[0].once(asyncio.Event())
+            assert failed == count
+    seen = [ticker.failing]
+    assert "flaky failed" in caplog.text
+    await ticker._loops[0].once(asyncio.Event())
+    assert [*seen, ticker.failing] == [("flaky",), ()]
+    assert fine.is_set()
+
+
+async def test_a_job_that_always_finds_work_lets_the_others_have_their_turn() -> None:
+    busy, other = Work(10_000), Work()
+    ticker = Ticker([Job("busy", busy, NEVER_S), Job("other", other, NEVER_S)])
+    loop = ticker._loops[0]
+    await loop.once(asyncio.Event())
+    assert busy.runs == ROUNDS_MAX
+    assert loop.wake.is_set()
+
+
+async def test_stop_lets_running_work_finish_and_takes_no_more() -> None:
+    work = Work(5, held=True)
+    ticker = Ticker([Job("slow", work, NEVER_S)])
+    ticker.start()
+    await asyncio.wait_for(work.begun.wait(), SOON_S)
+    stopping = asyncio.create_task(ticker.stop())
+    await asyncio.sleep(0)
+    assert not stopping.done()
+    work.gate.set()
+    await stopping
+    assert work.runs == 1
+
+
+async def test_what_does_not_finish_in_time_is_cancelled_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    work = Work(held=True)
+    ticker = Ticker([Job("stuck", work, NEVER_S)])
+    ticker.start()
+    await asyncio.wait_for(work.begun.wait(), SOON_S)
+    with caplog.at_level(logging.WARNING):
+        await ticker.stop(grace_s=0.01)
+    assert "job-stuck did not finish" in caplog.text
+    assert work.runs == 0
+
+
+async def test_stopping_before_starting_is_nothing() -> None:
+    await Ticker([Job("idle", Work(), NEVER_S)]).stop()
+
+
+async def test_a_run_that_hangs_leaves_room_for_others_and_no_more_than_the_width() -> None:
+    hint, work = asyncio.Event(), Work(held=True)
+    ticker = Ticker([Job("wide", work, NEVER_S, (hint,), width=2)])
+    ticker.start()
+    for _ in range(4):
+        await work.begun.wait()
+        work.begun.clear()
+        hint.set()
+        if work.most_at_once == 2:
+            break
+    for _ in range(5):
+        hint.set()
+        await asyncio.sleep(0)
+    assert (work.most_at_once, work.runs) == (2, 0)
+    work.gate.set()
+    await work.until(3)
+    await ticker.stop()
+    assert work.most_at_once == 2
