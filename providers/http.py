@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import httpx
 from pydantic import AfterValidator, SecretStr
@@ -18,6 +18,8 @@ USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
 READ_ATTEMPTS = 3
 BACKOFF_S = 0.25
 RETRY_STATUS = frozenset({502, 503, 504})
+#: Reading the certificates takes 50 ms, so every client of the process shares what was read.
+_TLS: Final = httpx.create_ssl_context(trust_env=False)
 #: The three failures after which the request certainly never left: nothing was written to a socket.
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -73,6 +75,7 @@ class CloudHttp:
             base_url=self._base_url,
             headers=self._headers,
             timeout=self._timeout_s,
+            verify=_TLS,
             trust_env=False,
             follow_redirects=False,
         )

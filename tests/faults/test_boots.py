@@ -9,15 +9,14 @@ import pytest
 
 from ledger.lookups import accrued_of_session
 from ledger.states import InstanceState, RequestState, SessionState
-from providers.registry import REGISTRY
 from providers.sandbox.vast.cloud import VastSandbox
+from tests.support.matrix import every_cloud
 from tests.support.world import World
 
-CLOUDS = list(REGISTRY)
 DEADLINE_S = 900
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_what_never_boots_is_ended_booked_and_replaced_from_the_same_approval(w: World, cloud: str) -> None:
     w.tune(price_tolerance=Decimal(3))
     request_id = await w.approved(candidates=(cloud,))
@@ -83,7 +82,7 @@ async def test_a_machine_that_goes_offline_during_the_boot_is_ended(w: World) ->
     assert "lost contact" in first.outcome
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_running_is_not_ready_before_it_can_be_reached(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("running_before_reachable", cloud, after_s=120)
@@ -110,7 +109,7 @@ async def test_a_status_that_is_missing_at_first_is_only_a_slow_boot(w: World) -
     assert view.session.state is SessionState.RUNNING
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_rate_above_the_cap_ends_the_instance_and_is_asked_again(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("price_higher_than_quoted", cloud, factor=1.5)

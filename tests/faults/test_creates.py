@@ -11,12 +11,10 @@ from bot.services import lifecycle, sweep
 from ledger.reads import RequestView
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
 from ledger.values import GpuConstraint
-from providers.registry import REGISTRY
 from providers.sandbox.vast.cloud import VastSandbox
 from tests.support.interposed import alive, dying
+from tests.support.matrix import every_cloud
 from tests.support.world import BOB, World
-
-CLOUDS = list(REGISTRY)
 
 
 def states(view: RequestView) -> list[InstanceState]:
@@ -28,7 +26,7 @@ def session_state(view: RequestView) -> SessionState:
     return view.session.state
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 @pytest.mark.parametrize("fault", ["create_lost_reply", "create_503_after"])
 async def test_a_create_whose_answer_is_lost_is_adopted(w: World, cloud: str, fault: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
@@ -42,7 +40,7 @@ async def test_a_create_whose_answer_is_lost_is_adopted(w: World, cloud: str, fa
     assert len(w.engine.creates) == 1
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_create_that_lands_within_the_quarantine_is_adopted(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("create_lands_late", cloud, after_s=200)
@@ -57,7 +55,7 @@ async def test_a_create_that_lands_within_the_quarantine_is_adopted(w: World, cl
     assert len(w.engine.creates) == 1
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_as_a_loss(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("create_lands_late", cloud, after_s=400)
@@ -105,7 +103,7 @@ async def test_a_second_instance_of_one_create_is_destroyed_and_the_first_is_kep
     assert "second instance" in stray.reason
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_sold_out_offer_leads_to_the_next_one_under_the_same_grant(w: World, cloud: str) -> None:
     w.tune(price_tolerance=Decimal(3))
     request_id = await w.approved(candidates=(cloud,))
@@ -130,7 +128,7 @@ async def test_without_failover_a_sold_out_offer_is_asked_again(w: World) -> Non
     assert states(view) == [InstanceState.REJECTED]
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 @pytest.mark.parametrize("fault", ["create_auth", "create_no_credit", "create_429"])
 async def test_trouble_with_one_account_leads_to_another_cloud(w: World, cloud: str, fault: str) -> None:
     # Every cloud sells this GPU, alone, and the other cloud's offers must lie inside the cap of the approved one.
@@ -150,7 +148,7 @@ async def test_trouble_with_one_account_leads_to_another_cloud(w: World, cloud: 
     assert second.cloud != cloud
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 @pytest.mark.parametrize("fault", ["create_auth", "create_no_credit", "create_429"])
 async def test_trouble_with_the_only_account_is_asked_again(w: World, cloud: str, fault: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
@@ -200,7 +198,7 @@ async def test_a_cloud_that_cannot_be_priced_before_the_send_is_left(w: World) -
     assert w.engine.creates[0].name != view.instances[0].name
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.wrap(cloud, dying(after=False))
@@ -219,7 +217,7 @@ async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w
     assert w.engine.creates == []
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_process_that_dies_after_the_call_leaves_one_that_is_adopted(w: World, cloud: str) -> None:
     w.boots_in(120)
     request_id = await w.approved(candidates=(cloud,))

@@ -7,12 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import pytest
-
 from bot.services import lifecycle
 from ledger.states import InstanceState, SessionState
-from providers.registry import REGISTRY
 from tests.support.interposed import Gate, alive, gated
+from tests.support.matrix import every_cloud
 from tests.support.world import ALICE, BOB, CAROL, World
 
 
@@ -61,7 +59,7 @@ async def test_the_whole_walk_with_three_replicas_has_one_of_everything(w: World
     assert len(shown) == len(set(shown)) == 3
 
 
-@pytest.mark.parametrize("cloud", list(REGISTRY))
+@every_cloud
 async def test_a_sender_that_pauses_until_it_was_taken_for_dead_does_not_send_twice(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.wrap(cloud, gated)

@@ -14,12 +14,10 @@ from ledger.models import Instance
 from ledger.states import InstanceState, RequestState, SessionState, StrayState
 from ledger.values import new_id
 from ledger.writes import amend
-from providers.registry import REGISTRY
 from providers.sandbox.vast.cloud import VastSandbox
 from providers.sandbox.vast.contract import Contract
+from tests.support.matrix import every_cloud
 from tests.support.world import World
-
-CLOUDS = list(REGISTRY)
 
 
 async def only(w: World) -> tuple[SessionState, InstanceState]:
@@ -56,7 +54,7 @@ def hide(w: World, ref: str | None, seconds: float) -> None:
     contract(w, ref).listed_at = w.clock.now() + timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_listing_that_fails_changes_nothing(w: World, cloud: str) -> None:
     await w.running(candidates=(cloud,))
     w.arm("list_503", cloud, times=None)
@@ -70,7 +68,7 @@ async def _moves(w: World) -> int:
     return len((await w.books()).events)
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_new_instance_that_is_listed_late_is_not_taken_for_lost(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("create_list_lag", cloud, after_s=60)
@@ -92,7 +90,7 @@ async def test_an_instance_survives_listings_that_omit_it_for_less_than_a_minute
         assert (row.state, row.absent_at) == (InstanceState.LIVE, [])
 
 
-@pytest.mark.parametrize("cloud", CLOUDS)
+@every_cloud
 async def test_a_running_instance_that_vanishes_ends_its_session_as_lost(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,))
     row = (await w.books()).instances[0]

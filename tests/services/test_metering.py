@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 
-import pytest
-
 from bot.services import metering
 from ledger.audit import Books
-from providers.registry import REGISTRY
+from tests.support.matrix import every_cloud
 from tests.support.world import World
 
 
@@ -17,7 +15,7 @@ def accrued(books: Books) -> Decimal:
     return sum((entry.amount_usd for entry in books.entries if entry.kind == "accrue"), Decimal(0))
 
 
-@pytest.mark.parametrize("cloud", list(REGISTRY))
+@every_cloud
 async def test_hours_and_the_rest_add_up_to_the_bill(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,), hours=Decimal(5))
     assert accrued(await w.books()) == 0

@@ -9,6 +9,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy import select
+
 from bot.rules.approval import DeciderFacts
 from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy, Timing
@@ -31,7 +33,7 @@ from bot.services.ports import Delivered, DeliveryFailed, Reached
 from ledger.audit import Books, read_books
 from ledger.db import Database
 from ledger.inbox import InboxWriter
-from ledger.models import Notification, Option
+from ledger.models import Instance, Notification, Option
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import SessionState
 from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
@@ -48,7 +50,7 @@ BOB = Actor(ActorKind.SLACK, "UBOB", "T1")
 CAROL = Actor(ActorKind.SLACK, "UCAROL", "T1")
 DAVE = Actor(ActorKind.SLACK, "UDAVE", "T1")
 CHANNEL = "C0GPU"
-STEP_S = 5.0
+STEP_S = 15.0
 #: After this long without faults nothing may be stuck: the longest request and session of the tests are over by then.
 HEAL_S = 4.5 * 3600
 HEAL_STEP_S = 1800.0
@@ -100,6 +102,8 @@ class World:
     engine: Engine
     board: Board
     asked: int = 0
+    #: The clouds that were looked at.
+    looked: set[str] = field(default_factory=set)
 
     async def ask(self, actor: Actor = ALICE, **changes: Any) -> Reply:
         """Submit a request for one RTX 4090 for two hours, or whatever `changes` say.
@@ -151,9 +155,20 @@ class World:
         done += await lifecycle.send_due(self.ctx) + await lifecycle.resolve_due(self.ctx)
         done += await ending.terminate_due(self.ctx) + await deadlines.deadlines_due(self.ctx)
         done += await metering.accrue_due(self.ctx)
-        for cloud in self.ctx.providers:
+        for cloud in await self._worth_a_look():
+            self.looked.add(cloud)
             await sweep.observe(self.ctx, cloud)
         return done + await outbox.deliver_due(self.ctx, self.board)
+
+    async def _worth_a_look(self) -> list[str]:
+        """The clouds to list now: once each, and on from there only where something was ever rented or asked for."""
+        async with self.ctx.db.read() as tx:
+            used = set(await tx.scalars(select(Instance.cloud).distinct()))
+        return [
+            cloud
+            for cloud in self.ctx.providers
+            if cloud in used or self.clouds[cloud].instances() or cloud not in self.looked
+        ]
 
     async def settle(self, most: int = 12) -> None:
         """Tick until nothing is due now."""
@@ -254,7 +269,11 @@ class World:
         self.engine.faults.disarm()
         self.board.down = False
         await self.run(60, 20)  # Boots are watched closely, because the bill of some clouds starts at their end.
-        await self.run(HEAL_S, HEAL_STEP_S)
+        end = self.clock.now() + timedelta(seconds=HEAL_S)
+        while self.clock.now() < end:
+            await self.run(HEAL_STEP_S, HEAL_STEP_S)
+            if not self.alive() and not await self.violations(healed=True):
+                return  # All is over, nothing is left, and the last step was longer than any answer is late.
 
     async def violations(self, *, healed: bool = False) -> list[str]:
         """What the ledger and the clouds' truth say that must never be."""
