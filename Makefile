@@ -6,11 +6,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-# At least four processes, because many tests wait for a process of their own; pytest-xdist counts cores for `auto`.
-WORKERS ?= auto
+# At least four processes, because many tests wait for processes of their own.
+WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, os.cpu_count() or 0))")
 TESTS ?= tests
 
-.PHONY: help install demo test bench lint docs clean
+.PHONY: help install demo test soak bench lint docs clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -30,6 +30,10 @@ demo: $(READY) ## Try it: prints one address to open; Ctrl-C ends it.
 test: $(READY) ## Run every test, with the coverage gates.
 	@$(BIN)/python tests/support/chromium.py
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
+
+soak: $(READY) ## The tests that kill, race and repeat, at full size.
+	@$(BIN)/python tests/support/chromium.py
+	@exec $(BIN)/python -m pytest -n $(WORKERS) --soak --timeout 600 tests/e2e tests/faults
 
 bench: $(READY) ## Measure: the market of 20,000 offers, 200 signed commands a second for 30 s, then saturation beside a bare Bolt app.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

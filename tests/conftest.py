@@ -15,6 +15,11 @@ from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqli
 network.install()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--soak`: everything at full size, which takes many times as long."""
+    parser.addoption("--soak", action="store_true", help="full size: every kill on both databases, fifty rounds")
+
+
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated SQLite file."""

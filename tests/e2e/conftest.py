@@ -11,9 +11,17 @@ from tests.e2e.play import Play, play
 from tests.e2e.processes import Nursery, nursery
 from tests.e2e.town import Town, town
 from tests.support.chromium import find
+from tests.support.matrix import take_turns
+
+HERE = Path(__file__).parent
 
 #: Without a Chromium its tests are left out; `make test` says so in one line.
 collect_ignore = [] if find() else ["test_browser.py"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Walks of real processes take turns at the databases."""
+    take_turns(config, items, [item for item in items if item.path.parent == HERE])
 
 
 @pytest.fixture(scope="session")
