@@ -6,6 +6,7 @@ import secrets
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.reminders import next_look
 from ledger.events import announce, record
 from ledger.lookups import open_grants, open_instances_of_session, override_of, session_of
 from ledger.models import GrantRow, Instance, Request, Session, Token
@@ -15,7 +16,7 @@ from ledger.values import SYSTEM, Actor, new_id
 from ledger.writes import Tx, amend, book
 
 
-async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime) -> Request:
+async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime, *, remind_after_s: int) -> Request:
     """Open the request that a human must approve before anything above the 12-hour cap is bought."""
     override = Request(
         id=new_id("req", now),
@@ -32,7 +33,7 @@ async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime) ->
         required_approvals=1,
         expires_at=parent.expires_at,
         created_at=now,
-        due_at=parent.expires_at,
+        due_at=next_look(now, parent.expires_at, now, remind_after_s),
     )
     tx.add(override)
     await tx.flush()

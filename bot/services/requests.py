@@ -12,9 +12,10 @@ from bot.rules import duration
 from bot.rules.approval import plan
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
+from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural
-from bot.services import asking
+from bot.services import asking, reminding
 from bot.services.catalog import CloudAnswer, Market
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
@@ -187,14 +188,14 @@ async def _offer(
             "required_approvals": max(1, needed.required),
             "chosen_option_id": None,
             "expires_at": expires_at,
-            "due_at": expires_at,
+            "due_at": next_look(now, expires_at, now, ctx.policy.remind_after_s),
             "claim_token": None,
             "claim_until": None,
         },
     )
     if needed.needs_override and override is None:
         verdict = duration.check(job.hours, Decimal(0), ctx.policy)
-        await asking.ask_override(tx, moved, verdict.sentence, now)
+        await asking.ask_override(tx, moved, verdict.sentence, now, remind_after_s=ctx.policy.remind_after_s)
 
 
 async def _nothing(tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime) -> None:
@@ -251,13 +252,19 @@ def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> O
 
 
 async def expire_due(ctx: Context) -> int:
-    """Close the requests that nobody decided in time. Their buttons go with the message's next version."""
+    """Remind of the requests that nobody decides, and close them in the end. Returns how many were worked on.
+
+    The buttons of a closed one go with its message's next version.
+    """
     now = ctx.clock.now()
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Request, now=now, states={RequestState.PENDING}, limit=BATCH, lease=lease)
     for one in held:
         async with ctx.db.write() as tx:
             request = await tx.get_one(Request, one.row_id)
+            if now < request.expires_at:
+                await reminding.remind(ctx, tx, one, request, now)
+                continue
             waited = say_hours(Decimal(ctx.policy.request_ttl_s) / 3600)
             sentence = f"Nobody decided within {waited}, so the request expired."
             try:

@@ -17,7 +17,7 @@ from bot.slack.settings import SlackSettings
 from ledger.lookups import message_of
 from ledger.models import Notification, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
-from ledger.states import NotificationKind, NotificationState
+from ledger.states import NotificationKind, NotificationState, RequestState
 from ledger.values import Actor, ActorKind
 
 
@@ -99,6 +99,8 @@ async def _request_result(ctx: Context, settings: SlackSettings, row: Notificati
 
 async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, _ = await _request(ctx, row)
+    if view.request.state is not RequestState.PENDING:
+        raise LookupError(f"{view.request.id} does not wait for a decision any more")
     return await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, ctx.clock.now()))
 
 

@@ -175,6 +175,24 @@ async def test_a_result_without_a_message_stands_alone(stage: Stage) -> None:
     assert any("waits for a decision" in text for text in told)
 
 
+async def test_those_who_decide_are_reminded_in_the_thread(stage: Stage) -> None:
+    message = await stage.ask()
+    await stage.w.run(900, 900)
+    (told,) = stage.ws.thread(message)
+    assert "<@U0BOB>, <@U0CAROL>" in told.text
+    assert "asked 15 minutes ago and waits for a decision" in told.text
+
+
+async def test_a_reminder_that_comes_too_late_is_not_shown(stage: Stage) -> None:
+    message = await stage.ask()
+    stage.fault("chat.postMessage", "http_500")
+    await stage.w.run(900, 900)
+    await stage.click("bob", message, stage.approve_button(message))
+    await stage.w.run(30)
+    assert (await row_of(stage, NotificationKind.REQUEST_REMINDER)).state is NotificationState.DEAD
+    assert not any("waits for a decision" in reply.text for reply in stage.ws.thread(message))
+
+
 @pytest.mark.parametrize("destination", ["C0NOWHERE", "C0NOWHERE/U0NOBODY", "U0NOBODY"])
 async def test_nobody_to_tell_is_given_up(stage: Stage, destination: str) -> None:
     row = await tell(stage, NotificationKind.REPLY, "k", destination, text="hello")
