@@ -6,6 +6,7 @@ text (a message, a cloud's status) may hold both, and one such character must no
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,6 +24,9 @@ from ledger.values import from_micro, to_micro
 E = TypeVar("E", bound=StrEnum)
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_AS_TEXT = json.JSONEncoder(ensure_ascii=False).encode
+#: What the text of a JSON value has in it when something in the value may not be stored. It may also be harmless.
+_SUSPECT = re.compile(r"[\ud800-\udfff]|\\u0000|NaN|Infinity")
 
 
 def storable(text: str) -> str:
@@ -31,14 +35,22 @@ def storable(text: str) -> str:
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value with every text in it made storable, keys too; NaN and infinities are no JSON and become text."""
+    """A JSON value with every text in it made storable, keys too; NaN and infinities are no JSON and become text.
+
+    A value in which nothing is wrong is returned as it is. TypeError for what is no JSON, RecursionError for what is
+    nested without end.
+    """
+    return value if _SUSPECT.search(_AS_TEXT(value)) is None else _mended(value)
+
+
+def _mended(value: Any) -> Any:
     if isinstance(value, str):
         return storable(value)
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {storable(k) if isinstance(k, str) else k: storable_json(v) for k, v in value.items()}
-    return [storable_json(v) for v in value] if isinstance(value, list | tuple) else value
+        return {storable(k) if isinstance(k, str) else k: _mended(v) for k, v in value.items()}
+    return [_mended(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 class SafeText(TypeDecorator[str]):

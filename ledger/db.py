@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy.sql import FromClause
 
 from ledger.models import Base
 from ledger.sqlite_driver import BEGIN_WRITE, Connection
@@ -111,9 +112,9 @@ class Database:
         finally:
             self._writing.discard(task)
 
-    def insert(self, model: type[Base]) -> Any:
+    def insert(self, model: type[Base] | FromClause) -> Any:
         """The dialect's own INSERT, which knows ON CONFLICT. Both dialects spell it alike."""
-        make: Callable[[type[Base]], Any] = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
+        make: Callable[[Any], Any] = sqlite.insert if self.dialect == "sqlite" else postgresql.insert
         return make(model)
 
     @property

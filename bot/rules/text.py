@@ -9,6 +9,8 @@ from dataclasses import dataclass
 _QUOTES = str.maketrans(
     {**dict.fromkeys("“”„‟«»″", '"'), **dict.fromkeys("‘’‚‛′", "'"), "≥": ">=", "≤": "<=", "×": "x", "−": "-"}
 )
+_ESCAPED = re.compile("&(?:lt|gt|amp);")
+_SPACES = re.compile(" +")
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
@@ -35,11 +37,13 @@ def clean(text: str) -> str:
 
     Curly quotes, which Slack and phones insert, become straight ones.
     """
-    undone = re.sub("&(?:lt|gt|amp);", lambda match: _ESCAPES[match[0]], text)
+    undone = _ESCAPED.sub(lambda match: _ESCAPES[match[0]], text)
+    if undone.isascii() and undone.isprintable():
+        return _SPACES.sub(" ", undone).strip()  # Nothing below would change it.
     spaced = "".join(" " if char.isspace() else char for char in undone.translate(_QUOTES))
     # Cc control, Cf format (bidi, zero width), Cs lone surrogates, Co private use, Cn unassigned.
     kept = "".join(char for char in spaced if not unicodedata.category(char).startswith("C"))
-    return re.sub(" +", " ", kept).strip()
+    return _SPACES.sub(" ", kept).strip()
 
 
 def tokens(line: str) -> list[Token]:

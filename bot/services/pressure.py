@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TRICKLE_S = 0.05
+TRICKLE_S = 0.25
 
 
 class Pressure:

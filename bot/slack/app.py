@@ -165,7 +165,8 @@ class SlackDoor:
         signature = next(value for name, value in scope["headers"] if name.lower() == SIGNATURE_HEADER.encode())
         headers = {SIGNATURE_HEADER: signature.decode("latin-1")}
         request = AsyncBoltRequest(body=scope[PAYLOAD], headers=dict(headers), mode="socket_mode")
-        response = await self._bolt.async_dispatch(request)
+        with self._ctx.pressure.acknowledging():
+            response = await self._bolt.async_dispatch(request)
         raw = response.body.encode("utf-8")
         kind = response.first_headers_without_set_cookie().get("content-type", "text/plain; charset=utf-8")
         head = [(b"content-type", kind.encode("latin-1")), (b"content-length", b"%d" % len(raw))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -53,7 +53,7 @@ class Heard:
 
     def to_json(self) -> dict[str, Any]:
         """The body of the inbox row."""
-        return {key: value for key, value in asdict(self).items() if value}
+        return {key: value for key in self.__slots__ if (value := getattr(self, key))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Heard:
