@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from difflib import get_close_matches
 from itertools import combinations
 from types import MappingProxyType
@@ -71,6 +72,7 @@ def _load() -> Iterator[tuple[Gpu, tuple[str, ...]]]:
         )
 
 
+@lru_cache(maxsize=2048)
 def _squash(text: str) -> str:
     """Lower case without separators, maker's prefix and socket generation: `NVIDIA A100-SXM4-80GB` → `a100sxm80gb`."""
     lowered = text.lower().replace("_", " ")
