@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import combinations
 from types import MappingProxyType
 
