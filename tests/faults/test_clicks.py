@@ -34,8 +34,8 @@ FINAL = {
 #: Who clicks what, and how many of a hundred times.
 MIX = [("UBEN", "approve", 30), ("UCAROL", "approve", 30), ("UBEN", "reject", 10), ("UCAROL", "reject", 10)]
 CANCELS = 20
-#: Whose click comes alone, before all others, in every fifth and in the round after it: every outcome has its rounds.
-HEAD_STARTS = {0: "cancel", 1: "reject"}
+#: Whose click comes alone, before all others, in which of five rounds: so every outcome has its rounds.
+HEAD_STARTS = {0: "cancel", 1: "reject", 2: "approve"}
 Round = list[list[str]]
 
 

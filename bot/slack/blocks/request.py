@@ -9,6 +9,7 @@ from typing import Final
 
 from bot.blockkit import quote_block
 from bot.rules.policy import Policy
+from bot.rules.standing import STANDING_PREFIX
 from bot.rules.wording import hours, plural, rate, usd
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
@@ -32,7 +33,7 @@ from bot.slack.blocks.parts import (
     section,
     when,
 )
-from ledger.models import Approval
+from ledger.models import Approval, Request
 from ledger.reads import RequestView
 from ledger.states import RequestState
 from ledger.values import JobRequest, short_id
@@ -133,7 +134,8 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool) -> list
     if approve and None in by_option:
         said = f"Allow {hours(JobRequest.from_json(view.request.job).hours)}"
         ask = confirm("More than the usual time", f"{said}? The spend itself is approved separately.", said[:30])
-        made.append(button(said, f"{APPROVE}:time", by_option[None], style="primary", confirm=ask))
+        style = "" if made else "primary"
+        made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=ask))
     refuse = [token.token for token in view.tokens if token.action == REJECT]
     made += [button("Reject…", REJECT, value, style="danger", label="Reject this request") for value in refuse[:1]]
     return [actions(*made)] if made else []
@@ -149,11 +151,16 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
         return [said], [section(said)]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
-    steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *progress.lines(view, cost_usd)]
+    steps = [f":white_check_mark: *Approved* by {by}{at}{what}.", *_by_policy(request), *progress.lines(view, cost_usd)]
     blocks = [section(bullets(steps))]
     if chosen:
         blocks.append(_bought(chosen[0], votes, request.quote_version, cost_usd))
     return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
+
+
+def _by_policy(request: Request) -> list[str]:
+    """The policy's own rule and who signed for it, where the policy approved by itself."""
+    return [safe(request.rule, SENTENCE_MAX)] if (request.decided_by or "").startswith(STANDING_PREFIX) else []
 
 
 def _bought(one: Line, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
