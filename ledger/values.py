@@ -184,7 +184,10 @@ class GpuConstraint:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """The portable job request. `candidates` is an ordered list of clouds; empty means all."""
+    """The portable job request. `candidates` is an ordered list of clouds; empty means all.
+
+    `work` holds the words that describe a run, such as `model=7B`; without them only `hours` are known.
+    """
 
     gpu: GpuConstraint
     hours: Decimal
@@ -202,6 +205,7 @@ class JobRequest:
     tokens: int | None = None
     checkpoint: str | None = None
     offer_id: str | None = None
+    work: tuple[str, ...] = ()
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -218,7 +222,7 @@ class JobRequest:
         gpu["names"] = tuple(gpu.get("names", ()))
         for key in ("max_price_usd_h", "budget_cap_usd", "min_reliability"):
             known[key] = _decimal(known.get(key))
-        for key in ("candidates", "regions"):
+        for key in ("candidates", "regions", "work"):
             known[key] = tuple(known.get(key, ()))
         known["hours"] = Decimal(known["hours"])
         known["spot"] = SpotPolicy(known.get("spot", SpotPolicy.NO))

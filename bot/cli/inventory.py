@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from decimal import Decimal
 from typing import Any
@@ -12,22 +11,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from bot import logs
-from bot.cli.shared import BAD_SETTINGS, console, explained, fail, settings
-from bot.clock import SystemClock
+from bot.cli.market import NO_CLOUD, marketed, policy_of
+from bot.cli.shared import console, fail, settings
 from bot.rules.grammar import GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.policy import Policy
 from bot.rules.ranking import RankedOption
 from bot.rules.wording import hours, plural, rate, usd
-from bot.services.catalog import Catalog, Inventory
-from bot.settings import Settings, read_policy_file
-from bot.wiring import build_providers
+from bot.services.catalog import Inventory
 from ledger.values import JobRequest
-from providers.registry import REGISTRY
 
 #: Totals are compared for one hour unless a time is given.
 LOOK_HOURS = Decimal(1)
-NO_CLOUD = 69  # sysexits.h: EX_UNAVAILABLE
 
 app = typer.Typer()
 
@@ -57,13 +52,9 @@ def inventory(
         "spot": spot,
     }
     found = settings()
-    with explained():
-        policy = read_policy_file(found.policy, practice=found.practice).policy
+    policy = policy_of(found)
     wanted = job_of(words, policy)
-    if not found.clouds:
-        needed = "; ".join(f"{' and '.join(one.env_vars)} ({one.where})" for one in REGISTRY.values())
-        fail(f"No cloud is set up, so there is no market. Set those of at least one: {needed}", BAD_SETTINGS)
-    market = asyncio.run(look(found, wanted, policy))
+    market = marketed(found, lambda catalog, _: catalog.inventory(wanted, policy))
     if as_json:
         typer.echo(json.dumps(document(market), indent=2))
     else:
@@ -81,20 +72,6 @@ def job_of(words: dict[str, str], policy: Policy) -> JobRequest:
     if isinstance(parsed, GrammarError):
         fail(parsed.message, 2)
     return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
-
-
-async def look(found: Settings, wanted: JobRequest, policy: Policy) -> Inventory:
-    """Ask every cloud at once, each with its own deadline."""
-    clock = SystemClock()
-    timing = read_policy_file(found.policy, practice=found.practice).timing
-    providers = build_providers(found, clock)
-    catalog = Catalog(providers, clock, timing.offers_timeout_s)
-    try:
-        return await catalog.inventory(wanted, policy)
-    finally:
-        await catalog.close()
-        for provider in providers.values():
-            await provider.close()
 
 
 def notes(market: Inventory) -> list[str]:

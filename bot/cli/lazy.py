@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "serve": Entry("Run the bot: Slack, health and the ticker in one process."),
         "doctor": Entry("Say which settings are missing, where to set them, and whether each credential works."),
         "inventory": Entry("Show what is for sale now at every cloud that is set up."),
+        "compare": Entry("What a run costs on every GPU for sale, and how many runs a budget buys."),
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
         "profiles": Entry("What is peculiar to each cloud and what ends its meter: show, lint."),

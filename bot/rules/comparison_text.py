@@ -11,7 +11,7 @@ from bot.rules.comparison import ComparedGpu, Comparison, PerRun, Question
 from bot.rules.environments import Environment
 from bot.rules.wording import hours, rate, usd
 
-_HEAD = ("GPU", "VRAM", "Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs")
+HEAD = ("GPU", "VRAM", "Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs")
 
 
 def markdown(found: Comparison) -> str:
@@ -29,22 +29,23 @@ def _page(found: Comparison) -> Iterator[str]:
     )
     for place, budget in enumerate(question.budgets_usd):
         yield from ("", f"## {usd(budget)}", "")
-        yield from _table(_columns(question), (_cells(row, place, question) for row in found.clouds))
+        yield from _table(columns(question), (cells(row, place, question) for row in found.clouds))
     for note in found.notes:
         yield from ("", note)
     if found.elsewhere:
         yield from ("", "## Environments that cannot be rented here", "")
-        head = (*_HEAD[:2], "Environment", "$/h", "$/Run", f"Runs in {usd(question.budgets_usd[0])}", "Price of")
-        yield from _table(head, (_elsewhere(row) for row in found.elsewhere))
+        head = elsewhere_columns(question)
+        yield from _table(head, (elsewhere(row) for row in found.elsewhere))
         yield from _described(found.elsewhere)
 
 
-def _columns(question: Question) -> tuple[str, ...]:
+def columns(question: Question) -> tuple[str, ...]:
+    """The head of the table: the six columns that people print, then what the question adds."""
     extra = ["Training hours"]
     extra += ["Savings"] if question.baseline_usd_h is not None else []
     extra += ["$/Success", "Successes"] if question.success_rate is not None else []
     extra += ["Return", "Net"] if _valued(question) else []
-    return (*_HEAD, *extra)
+    return (*HEAD, *extra)
 
 
 def _valued(question: Question) -> bool:
@@ -58,7 +59,7 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
         yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def _cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:
+def cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:
     """One line; the columns behind the two prices belong to the cheaper of the two."""
     cells = [row.option.gpu, f"{row.option.memory_gb}GB"]
     for side in (row.spot, row.on_demand):
@@ -80,7 +81,13 @@ def cheaper(row: ComparedGpu) -> PerRun:
     return min(sides, key=lambda side: side.cost_usd)
 
 
-def _elsewhere(row: ComparedGpu) -> tuple[str, ...]:
+def elsewhere_columns(question: Question) -> tuple[str, ...]:
+    """The head of the table of what cannot be rented here."""
+    return (*HEAD[:2], "Environment", "$/h", "$/Run", f"Runs in {usd(question.budgets_usd[0])}", "Price of")
+
+
+def elsewhere(row: ComparedGpu) -> tuple[str, ...]:
+    """One line of what cannot be rented here. ValueError for a row of the market."""
     one, side = _environment(row), row.on_demand
     name = f"{one.name} ({one.quota})" if one.quota else one.name
     paid = (

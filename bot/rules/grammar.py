@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from enum import StrEnum
 
+from bot.rules.comparison import Question
+from bot.rules.grammar_commands import BY_NAME, SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar_run import SHARED, question, question_word, run_word, unsaid, work_word
 from bot.rules.grammar_words import (
     CLOUD_ALIASES,
     DURATION,
@@ -37,7 +39,7 @@ class Command:
     """What was asked. `args` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate and cancel, the topic of help, or the cloud of profile; `action` and
-    `text` belong to `key`.
+    `text` belong to `key`, `question` to `compare`.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Command:
     target: str = ""
     action: str = ""
     text: str = ""
+    question: Question | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,60 +73,11 @@ class GrammarError:
         return f"{self.message} For example: {self.example}"
 
 
-class Shape(StrEnum):
-    JOB = "job"
-    ID = "id"
-    KEY = "key"
-    TOPIC = "topic"
-    CLOUD = "cloud"
-    NOTHING = "nothing"
-
-
-@dataclass(frozen=True, slots=True)
-class Subcommand:
-    """One row of the command table. A new command is a new row; a new shape is also a reader in `_READERS`."""
-
-    name: str
-    usage: str
-    doc: str
-    example: str
-    shape: Shape
-    aliases: tuple[str, ...] = ()
-    needs_hours: bool = False
-
-
-SUBCOMMANDS: tuple[Subcommand, ...] = (
-    Subcommand(
-        "provision",
-        "provision [WORDS]",
-        "Ask for GPUs. Without words a form opens.",
-        'provision 4xA100-80GB 6h max=$50 for="fine-tune"',
-        Shape.JOB,
-        ("rent", "request"),
-        needs_hours=True,
-    ),
-    Subcommand(
-        "inventory", "inventory [WORDS]", "What is for sale now.", "inventory 4090 region=US", Shape.JOB, ("offers",)
-    ),
-    Subcommand("list", "list", "Your open requests and running machines.", "list", Shape.NOTHING, ("ls",)),
-    Subcommand("status", "status ID", "One request or machine in detail.", "status 4k7m2p", Shape.ID),
-    Subcommand("terminate", "terminate ID", "End a machine.", "terminate 4k7m2p", Shape.ID, ("destroy", "kill")),
-    Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
-    Subcommand(
-        "key",
-        "key add PUBLIC-KEY, key list, key remove",
-        "The public SSH key that your machines get.",
-        "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqP8b2rH1 ada@laptop",
-        Shape.KEY,
-    ),
-    Subcommand("profile", "profile CLOUD", "What stops the meter at a cloud.", "profile runpod", Shape.CLOUD),
-    Subcommand("help", "help [COMMAND]", "This list, or one command in detail.", "help provision", Shape.TOPIC, ("?",)),
-)
-_BY_NAME: Mapping[str, Subcommand] = {name: sub for sub in SUBCOMMANDS for name in (sub.name, *sub.aliases)}
-
 #: Words that carry nothing, and makers' words that only mean something together with the next word.
 _FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
 _BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
+_COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
+_KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
 _UNITS = r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*"
 
 
@@ -142,8 +96,8 @@ def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
     if "PRIVATE KEY" in line.upper():
         # The line is not repeated: an answer may be seen by others, a private key by nobody.
         message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
-        return GrammarError("key", 0, message, _BY_NAME["key"].example, "key add …")
-    sub = _BY_NAME["provision"]
+        return GrammarError("key", 0, message, BY_NAME["key"].example, "key add …")
+    sub = BY_NAME["provision"]
     try:
         words = tokens(line)
         if not words:
@@ -158,12 +112,12 @@ def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
 
 def _subcommand(first: Token) -> Subcommand:
     word = first.value.lower().lstrip("-/")
-    if word in _BY_NAME:
-        return _BY_NAME[word]
+    if word in BY_NAME:
+        return BY_NAME[word]
     if re.sub(r"^\d+x", "", word) and lookup(re.sub(r"^\d+x", "", word)):
         raise _Wrong(first, f"Begin with what to do: provision {show(first.value)}.")
     known = ", ".join(sub.name for sub in SUBCOMMANDS)
-    raise _Wrong(first, f"{show(first.value)} is not a command; there are {known}.{near(word, _BY_NAME)}")
+    raise _Wrong(first, f"{show(first.value)} is not a command; there are {known}.{near(word, BY_NAME)}")
 
 
 # ── one reader per shape ─────────────────────────────────────────────────────────────────────────
@@ -202,9 +156,9 @@ def _read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -
 
 def _read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
     topic = words[0].value.lower() if words else ""
-    if topic and topic not in _BY_NAME:
-        raise _Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, _BY_NAME)}")
-    return Command(sub.name, target=_BY_NAME[topic].name if topic else "")
+    if topic and topic not in BY_NAME:
+        raise _Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, BY_NAME)}")
+    return Command(sub.name, target=BY_NAME[topic].name if topic else "")
 
 
 def _read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
@@ -230,21 +184,46 @@ def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
         except BadWord as error:
             raise _Wrong(word, str(error)) from error
         for name, value in found.items():
-            if name in fields and name != "gpu_names":
+            if name in fields and name not in ("gpu_names", "work"):
                 raise _Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
             fields[name] = value
     args = JobArgs(**fields)
+    # A time that a person fixed is what is rented, whatever the work is.
+    if sub.name != "plan" and (args.hours is not None or not sub.needs_hours):
+        args = replace(args, work=())
+    if args.work and "count_min" not in fields:
+        # Whoever describes the work leaves the number of GPUs to the plan.
+        args = replace(args, count_max=policy.max_gpus)
     _complete(sub, args, line)
     return Command(sub.name, args=args)
 
 
 def _complete(sub: Subcommand, args: JobArgs, line: str) -> None:
+    if sub.name == "plan" and not args.work and args.hours is None:
+        raise _Wrong(_end(line), "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h.")
     if not sub.needs_hours:
         return
-    if not (args.gpu_names or args.memory_gb_min or args.memory_gb_max or args.offer_id):
+    if not args.work and not (args.gpu_names or args.memory_gb_min or args.memory_gb_max or args.offer_id):
         raise _Wrong(_end(line), "Say which GPU: a name such as 4090, or memory=40GB+.")
-    if args.hours is None:
-        raise _Wrong(_end(line), "Say for how long, such as 6h or 90m.")
+    missing = unsaid(args.work)
+    if args.hours is None and (missing or not args.work):
+        raise _Wrong(_end(line), f"Say for how long, such as 6h or 90m. {missing}".strip())
+
+
+def _read_question(sub: Subcommand, words: list[Token], _line: str, policy: Policy) -> Command:
+    fields: Fields = {}
+    for word in words:
+        try:
+            found = question_word(word, policy)
+        except BadWord as error:
+            raise _Wrong(word, str(error)) from error
+        if not fields.keys().isdisjoint(found):
+            raise _Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
+        fields.update(found)
+    try:
+        return Command(sub.name, question=question(fields))
+    except BadWord as error:
+        raise _Wrong(words[-1], str(error)) from error
 
 
 _READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Command]] = {
@@ -253,6 +232,7 @@ _READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Comman
     Shape.KEY: _read_key,
     Shape.TOPIC: _read_topic,
     Shape.CLOUD: _read_cloud,
+    Shape.QUESTION: _read_question,
     Shape.NOTHING: _read_nothing,
 }
 
@@ -272,7 +252,7 @@ def _joined(words: list[Token]) -> Iterator[Token]:
             gap = " " * (unit.position - word.position - len(word.raw))
             word = Token(word.value + unit.value, word.raw + gap + unit.raw, word.position)
             place += 1
-        counted = None if word.quoted else re.fullmatch(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", word.raw, re.IGNORECASE)
+        counted = None if word.quoted else _COUNTED.fullmatch(word.raw)
         if counted is None:
             yield word
         else:
@@ -282,11 +262,13 @@ def _joined(words: list[Token]) -> Iterator[Token]:
 
 def _word(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[Fields, str]:
     """What one word sets, and the GPU words so far, since `H100 SXM` are two words for one GPU."""
-    keyed = re.fullmatch(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", word.value, re.DOTALL)
+    keyed = _KEYED.fullmatch(word.value)
     if keyed is None:
         return _bare(word, gpu_text, fields, policy)
     key, operator, value = keyed[1].lower().replace("_", "-"), keyed[2], keyed[3].strip()
     found = KEYS.get(key) or KEYS.get(key.replace("-", "_"))
+    if found is None and operator == "=" and run_word(key):
+        return {"work": work_word(key, value, fields.get("work", ()))}, gpu_text
     if found is None:
         known = ", ".join(each.key for each in WORDS)
         raise BadWord(f"{show(keyed[1])} is not a word of this language; there are {known}.{near(key, KEYS)}")
@@ -296,7 +278,8 @@ def _word(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
         value = operator + value
     elif operator != "=":
         raise BadWord(f"{operator} works with memory only; write {found.example}.")
-    return found.read(value, policy), gpu_text
+    work = {"work": work_word(found.key, value, fields.get("work", ()))} if found.key in SHARED else {}
+    return {**found.read(value, policy), **work}, gpu_text
 
 
 def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[Fields, str]:
@@ -305,7 +288,7 @@ def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
     if word.quoted and " " in text:
         return KEYS["for"].read(text, policy), gpu_text
     for pattern, key in _BARE:
-        if re.fullmatch(pattern, lowered):
+        if pattern.fullmatch(lowered):
             return KEYS[key].read(lowered.strip("x ") if key == "count" else text, policy), gpu_text
     if lowered in ("spot", "interruptible", "on-demand", "ondemand"):
         return {"spot": SPOT_WORDS[lowered]}, gpu_text
@@ -326,13 +309,16 @@ def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
 
 
 #: What a bare word looks like → the key that reads it.
-_BARE = (
-    (DURATION, "hours"),
-    (r"-?\$.*/h(?:r|our)?", "price"),
-    (r"-?\$.*|.*\d(?:usd|\$)", "max"),
-    (r"\d{1,4}(?:gb|g)\+?|\d{1,4}(?:gb|g)?-\d{1,4}gb?", "memory"),
-    (r"-?\d+(?:-\d+)?\s*x|x\d+", "count"),
-    (r"[a-z]+:\S+", "offer"),
+_BARE = tuple(
+    (re.compile(pattern), key)
+    for pattern, key in (
+        (DURATION, "hours"),
+        (r"-?\$.*/h(?:r|our)?", "price"),
+        (r"-?\$.*|.*\d(?:usd|\$)", "max"),
+        (r"\d{1,4}(?:gb|g)\+?|\d{1,4}(?:gb|g)?-\d{1,4}gb?", "memory"),
+        (r"-?\d+(?:-\d+)?\s*x|x\d+", "count"),
+        (r"[a-z]+:\S+", "offer"),
+    )
 )
 
 

@@ -11,7 +11,10 @@ from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 
 @dataclass(frozen=True, slots=True)
 class JobArgs:
-    """What the words of a job said; None or empty where nothing was said. Memory is GB per GPU, money dollars."""
+    """What the words of a job said; None or empty where nothing was said. Memory is GB per GPU, money dollars.
+
+    `work` holds the words that describe a run, such as `model=7B`, for `bot.rules.grammar_run.workload`.
+    """
 
     gpu_names: tuple[str, ...] = ()
     count_min: int = 1
@@ -33,6 +36,7 @@ class JobArgs:
     tokens: int | None = None
     run: str | None = None
     checkpoint: str | None = None
+    work: tuple[str, ...] = ()
     reason: str = ""
 
 
@@ -57,6 +61,7 @@ def job_request(args: JobArgs, policy: Policy, hours: Decimal | None = None) -> 
         model=args.model,
         tokens=args.tokens,
         checkpoint=args.checkpoint,
+        work=args.work,
         offer_id=args.offer_id,
         reason=args.reason,
     )

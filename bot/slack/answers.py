@@ -18,6 +18,9 @@ from bot.slack.inbound import WITHHELD, Heard, Kind
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset({"approve", "reject", "terminate"})
 
+#: Commands that are answered when the clouds have answered.
+ASKS_CLOUDS: Final = frozenset({"inventory", "plan", "compare"})
+
 PRIVATE_KEY: Final = (
     "That looks like a private key. It was not stored, but it has now been in Slack: make a new pair "
     "(`ssh-keygen -t ed25519`) and add the `.pub` file."
@@ -61,7 +64,7 @@ def _command(heard: Heard, policy: Policy, clouds: Sequence[str], command: str) 
         return _ephemeral(help_message.grammar_error(parsed, command))
     if parsed.name == "help":
         return _ephemeral(help_message.overview(command, parsed.target))
-    if parsed.name in ("provision", "inventory") and (parsed.args or parsed.name == "inventory"):
+    if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.args):
         return Plan(_asking(parsed, clouds), heard, parsed)
     return Plan(work=heard, parsed=parsed)
 

@@ -8,11 +8,12 @@ from typing import Final
 
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
-from bot.services import approvals, keys, requests, sessions
+from bot.services import approvals, keys, planning, requests, sessions
 from bot.services.commands import AddKey, Cancel, Provision, Reply, Terminate
 from bot.services.metering import cost_now
 from bot.slack import modals
 from bot.slack.blocks import help as help_message
+from bot.slack.blocks.comparison import comparison
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.parts import channel, code
@@ -64,6 +65,13 @@ async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
     await desk.say(job, inventory(found, wanted, desk.settings.command))
 
 
+async def _compare(desk: Desk, job: Job, parsed: Command) -> None:
+    if parsed.question is None:
+        raise ValueError("a comparison without a question")
+    found = await planning.compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy)
+    await desk.say(job, comparison(found))
+
+
 async def _list(desk: Desk, job: Job, _parsed: Command) -> None:
     overview = await sessions.listing(desk.ctx, job.heard.actor)
     now = desk.ctx.clock.now()
@@ -110,6 +118,7 @@ async def _profile(desk: Desk, job: Job, parsed: Command) -> None:
 HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] = {
     "provision": _provision,
     "inventory": _inventory,
+    "compare": _compare,
     "list": _list,
     "status": _status,
     "terminate": _terminate,

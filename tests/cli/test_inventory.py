@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import inventory
+from bot.cli import inventory, market
 from bot.cli.lazy import build
 from bot.clock import SystemClock
 from bot.rules.policy import Policy
@@ -103,7 +103,7 @@ async def test_the_options_are_the_words_of_the_language() -> None:
 async def test_clouds_that_refuse_the_key_are_named_and_end_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAST_API_KEY", "wrongwrong")
     code, out, _ = await run("--gpu", "4090", "--provider", "vast")
-    assert code == inventory.NO_CLOUD
+    assert code == market.NO_CLOUD
     assert "vast: Vast.ai refuses the API key." in out
     assert "wrongwrong" not in out
 

@@ -20,7 +20,7 @@ from bot.rules.comparison import (
     per_run,
     run_cost,
 )
-from bot.rules.comparison_text import _elsewhere, cheaper, markdown, to_json
+from bot.rules.comparison_text import cheaper, elsewhere, markdown, to_json
 from bot.rules.environments import ENVIRONMENTS
 from providers.gpus import GPUS
 from tests.rules.builders import OFFERS, offer
@@ -231,7 +231,7 @@ def test_the_page_has_what_was_asked_for() -> None:
 def test_lines_that_are_something_else_are_refused() -> None:
     row = compare(PRICED, ONE).clouds[0]
     with pytest.raises(ValueError, match="is not an environment"):
-        _elsewhere(row)
+        elsewhere(row)
     assert cheaper(row) is row.spot
 
 

@@ -109,6 +109,15 @@ async def test_inventory_shows_ids_that_can_be_asked_for(stage: Stage) -> None:
     assert "no offer fits now" in private(stage, "alice").text
 
 
+async def test_compare_answers_with_the_table_that_people_print(stage: Stage) -> None:
+    await stage.command("alice", "/gpu compare budget=500 hours=1")
+    told = all_text(private(stage, "alice"))
+    for word in ("Spot $/Run", "On-Demand Runs", "RTX4090", "Hugging Face Spaces", "gpu-shopper compare --markdown"):
+        assert word in told
+    await stage.command("alice", "/gpu compare budget=lots")
+    assert "not an amount of money" in private(stage, "alice").text
+
+
 async def test_a_profile_says_what_stops_the_meter(stage: Stage) -> None:
     await stage.command("alice", "/gpu profile runpod")
     told = all_text(private(stage, "alice"))

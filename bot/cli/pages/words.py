@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
-from bot.rules.grammar import SUBCOMMANDS
-from bot.rules.grammar_words import WORDS
+from bot.rules.grammar_commands import SUBCOMMANDS
+from bot.rules.grammar_run import QUESTION_WORDS
+from bot.rules.grammar_words import KEYS, WORDS
 from bot.rules.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
+from bot.rules.workload_words import WORK_WORDS
 from ledger.values import BASE32, ID_LENGTH, Actor, ActorKind, base32
 
 #: A fixed moment, so that the page is the same each time.
@@ -34,6 +36,12 @@ def grammar() -> str:
         (code(f"/gpu {sub.usage}"), sub.doc, code(f"/gpu {sub.example}"), ", ".join(sub.aliases)) for sub in SUBCOMMANDS
     ]
     words = [(code(word.value), word.doc, code(word.example), ", ".join(word.aliases)) for word in WORDS]
+    work = [
+        (code(f"{word.key}={word.value}"), word.doc, code(word.example), ", ".join(word.aliases))
+        for word in WORK_WORDS
+        if word.key not in KEYS
+    ]
+    asked = [(code(f"{word.key}={word.value}"), word.doc, code(word.example), "") for word in QUESTION_WORDS]
     return whole(
         "The /gpu language",
         "Words may come in any order; text with spaces goes in quotes. A word that is not understood is answered with "
@@ -42,6 +50,12 @@ def grammar() -> str:
         table(("command", "what it does", "example", "also"), commands),
         "## Words of a job",
         table(("word", "what it says", "example", "also"), words),
+        "## Words of a run",
+        "They say what runs, for `plan` and for `provision` without hours; `model=` and `tokens=` belong to them. What "
+        "is not said is assumed and shown, or the answer says what cannot be known.",
+        table(("word", "what it says", "example", "also"), work),
+        "## Words of a comparison",
+        table(("word", "what it says", "example", "also"), asked),
     )
 
 

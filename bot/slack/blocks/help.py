@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar import SUBCOMMANDS, GrammarError, Subcommand
-from bot.rules.grammar_words import WORDS
+from bot.rules.grammar import GrammarError
+from bot.rules.grammar_commands import SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar_run import QUESTION_WORDS
+from bot.rules.grammar_words import KEYS, WORDS
+from bot.rules.workload_words import WORK_WORDS
 from bot.slack.blocks.parts import Message, code, context, header, safe, section
 
 
@@ -22,12 +25,20 @@ def overview(command: str, topic: str = "") -> Message:
 def _one(sub: Subcommand, command: str) -> Message:
     lines = [f"{code(f'{command} {sub.usage}')} {sub.doc}", f"For example {code(f'{command} {sub.example}')}"]
     blocks = [section("\n".join(lines))]
-    if sub.needs_hours:
-        words = [f"{code(word.example)} {word.doc}" for word in WORDS]
-        half = (len(words) + 1) // 2
-        blocks += [section("\n".join(words[:half])), section("\n".join(words[half:]))]
-        lines += words
+    words = [f"{code(example)} {doc}" for example, doc in _words(sub)]
+    half = (len(words) + 1) // 2
+    blocks += [section("\n".join(part)) for part in (words[:half], words[half:]) if part]
+    lines += words
     return Message(" ".join(lines), tuple(blocks))
+
+
+def _words(sub: Subcommand) -> list[tuple[str, str]]:
+    """(example, meaning) of every word that a command takes, where it takes words of its own."""
+    if sub.shape is Shape.QUESTION:
+        return [(word.example, word.doc) for word in QUESTION_WORDS]
+    job = [(word.example, word.doc) for word in WORDS] if sub.needs_hours else []
+    work = [(word.example, word.doc) for word in WORK_WORDS if word.key not in KEYS]
+    return job if sub.name != "plan" else work
 
 
 def grammar_error(error: GrammarError, command: str) -> Message:

@@ -1,0 +1,98 @@
+"""`gpu-shopper compare`: dollars per run and runs per budget on every GPU for sale, and beside the clouds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from bot import logs
+from bot.cli.market import NO_CLOUD, marketed, policy_of
+from bot.cli.shared import console, fail, settings
+from bot.rules.comparison import Question
+from bot.rules.comparison_text import cells, columns, elsewhere, elsewhere_columns, markdown, to_json
+from bot.rules.grammar import GrammarError, parse
+from bot.rules.policy import Policy
+from bot.rules.wording import hours, usd
+from bot.services.planning import Compared, compare_market
+
+PAGE = Path("environment-options.md")
+
+app = typer.Typer()
+
+
+@app.command()
+def compare(
+    budget: str = typer.Option("", help="What there is to spend, with semicolons for several: 500;5000."),
+    hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
+    buffer: str = typer.Option("", help="Kept for retries and restarts: 10%."),
+    baseline: str = typer.Option("", help="A price per hour that savings are measured against."),
+    success: str = typer.Option("", help="How many runs succeed: 80%."),
+    value: str = typer.Option("", help="What one success is worth in dollars."),
+    as_markdown: bool = typer.Option(False, "--markdown", help=f"Write {PAGE}."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document with every figure."),
+) -> None:
+    """Compare what a run costs on every GPU for sale now, and in environments that cannot be rented here."""
+    words = {
+        "budget": budget,
+        "hours": hours,
+        "buffer": buffer,
+        "baseline": baseline,
+        "success": success,
+        "value": value,
+    }
+    found = settings()
+    policy = policy_of(found)
+    question = question_of(words, policy)
+    compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))
+    if as_markdown:
+        PAGE.write_text(markdown(compared.found), encoding="utf-8")
+        typer.echo(f"{PAGE} written.", err=as_json)
+    if as_json:
+        typer.echo(json.dumps(document(compared), indent=2))
+    elif not as_markdown:
+        show(compared)
+    if not any(answer.ok for answer in compared.answers):
+        raise typer.Exit(NO_CLOUD)
+
+
+def question_of(words: dict[str, str], policy: Policy) -> Question:
+    """The options read by the same language as `/gpu compare`; ends the program at a word that it refuses."""
+    if any('"' in value for value in words.values()):
+        fail("A double quote does not belong into an option; write --budget 500.", 2)
+    parsed = parse("compare " + " ".join(f'{key}="{value}"' for key, value in words.items() if value), policy)
+    if isinstance(parsed, GrammarError):
+        fail(parsed.message, 2)
+    if parsed.question is None:
+        raise ValueError("a comparison without a question")
+    return parsed.question
+
+
+def document(compared: Compared) -> dict[str, Any]:
+    """Every figure, and how each cloud answered."""
+    answers = [{"cloud": one.cloud, "ok": one.ok, "sentence": one.sentence} for one in compared.answers]
+    return {**to_json(compared.found), "answers": answers, "ages": list(compared.ages)}
+
+
+def show(compared: Compared) -> None:
+    """One table per budget, then what cannot be rented here."""
+    out, found = console(), compared.found
+    question = found.question
+    out.print(f"One run of {hours(question.hours)}, {question.buffer:.0%} buffer.")
+    for place, budget in enumerate(question.budgets_usd):
+        _print(out, usd(budget), columns(question), [cells(row, place, question) for row in found.clouds])
+    rows = [elsewhere(row) for row in found.elsewhere]
+    _print(out, "Environments that cannot be rented here", elsewhere_columns(question), rows)
+    for note in (*found.notes, *compared.absent, *compared.ages):
+        out.print(escape(logs.visible(logs.redact(note))))
+
+
+def _print(out: Any, title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+    shown = Table(*head, title=title, title_justify="left", box=None)
+    for row in rows:
+        shown.add_row(*(escape(logs.visible(cell)) for cell in row))
+    out.print(shown)

@@ -1,0 +1,47 @@
+"""The market for commands: settings, policy and a catalog of every cloud that is set up, closed again at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from bot.cli.shared import BAD_SETTINGS, explained, fail
+from bot.clock import SystemClock
+from bot.rules.policy import Policy
+from bot.services.catalog import Catalog
+from bot.settings import Settings, read_policy_file
+from bot.wiring import build_providers
+from ledger.values import Clock
+from providers.registry import REGISTRY
+
+NO_CLOUD = 69  # sysexits.h: EX_UNAVAILABLE
+
+Answer = TypeVar("Answer")
+
+
+def policy_of(found: Settings) -> Policy:
+    """The team's policy. Ends the program when its file cannot be used."""
+    with explained():
+        return read_policy_file(found.policy, practice=found.practice).policy
+
+
+def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
+    """What `ask` makes of the market. Ends the program when no cloud is set up."""
+    if not found.clouds:
+        needed = "; ".join(f"{' and '.join(one.env_vars)} ({one.where})" for one in REGISTRY.values())
+        fail(f"No cloud is set up, so there is no market. Set those of at least one: {needed}", BAD_SETTINGS)
+    return asyncio.run(_asked(found, ask))
+
+
+async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
+    clock = SystemClock()
+    timing = read_policy_file(found.policy, practice=found.practice).timing
+    providers = build_providers(found, clock)
+    catalog = Catalog(providers, clock, timing.offers_timeout_s)
+    try:
+        return await ask(catalog, clock)
+    finally:
+        await catalog.close()
+        for provider in providers.values():
+            await provider.close()

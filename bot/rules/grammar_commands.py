@@ -1,0 +1,74 @@
+"""The commands of the `/gpu` language: one table, from which the reader, the help and the documentation are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Shape(StrEnum):
+    JOB = "job"
+    ID = "id"
+    KEY = "key"
+    TOPIC = "topic"
+    CLOUD = "cloud"
+    QUESTION = "question"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """One row of the command table. A new command is a new row; a new shape is also a reader in `_READERS`."""
+
+    name: str
+    usage: str
+    doc: str
+    example: str
+    shape: Shape
+    aliases: tuple[str, ...] = ()
+    needs_hours: bool = False
+
+
+SUBCOMMANDS: tuple[Subcommand, ...] = (
+    Subcommand(
+        "provision",
+        "provision [WORDS]",
+        "Ask for GPUs. Without words a form opens.",
+        'provision 4xA100-80GB 6h max=$50 for="fine-tune"',
+        Shape.JOB,
+        ("rent", "request"),
+        needs_hours=True,
+    ),
+    Subcommand(
+        "inventory", "inventory [WORDS]", "What is for sale now.", "inventory 4090 region=US", Shape.JOB, ("offers",)
+    ),
+    Subcommand(
+        "plan",
+        "plan WORDS",
+        "What a run needs, takes and costs on every offer; nothing is rented.",
+        "plan model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h",
+        Shape.JOB,
+    ),
+    Subcommand(
+        "compare",
+        "compare [WORDS]",
+        "Dollars per run and runs per budget on every GPU for sale.",
+        "compare budget=500 hours=1",
+        Shape.QUESTION,
+    ),
+    Subcommand("list", "list", "Your open requests and running machines.", "list", Shape.NOTHING, ("ls",)),
+    Subcommand("status", "status ID", "One request or machine in detail.", "status 4k7m2p", Shape.ID),
+    Subcommand("terminate", "terminate ID", "End a machine.", "terminate 4k7m2p", Shape.ID, ("destroy", "kill")),
+    Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
+    Subcommand(
+        "key",
+        "key add PUBLIC-KEY, key list, key remove",
+        "The public SSH key that your machines get.",
+        "key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJqP8b2rH1 ada@laptop",
+        Shape.KEY,
+    ),
+    Subcommand("profile", "profile CLOUD", "What stops the meter at a cloud.", "profile runpod", Shape.CLOUD),
+    Subcommand("help", "help [COMMAND]", "This list, or one command in detail.", "help provision", Shape.TOPIC, ("?",)),
+)
+BY_NAME: Mapping[str, Subcommand] = {name: sub for sub in SUBCOMMANDS for name in (sub.name, *sub.aliases)}
