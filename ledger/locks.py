@@ -25,6 +25,9 @@ def _lock_of(of: Any) -> Any:
     return select(Request.id).where(Request.id == root.scalar_subquery()).with_for_update(key_share=True, of=Request)
 
 
+#: The key of PostgreSQL's advisory lock for the policy's own approvals; any number that nothing else here uses.
+_STANDING = 7_301
+
 _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.
 _LOCKS: dict[type[Any], Any] = {
@@ -41,3 +44,12 @@ async def lock_family(tx: AsyncSession, model: type[Any], row_id: str) -> None:
     lock = _LOCKS.get(model)
     if lock is not None and may_lock(tx):
         await tx.execute(lock, {"row_id": row_id})
+
+
+async def lock_standing(tx: AsyncSession) -> None:
+    """Let one transaction at a time judge what the policy may still approve by itself, until it ends.
+
+    Taken after the family, so that whoever holds it waits for no other family.
+    """
+    if may_lock(tx):
+        await tx.execute(select(func.pg_advisory_xact_lock(_STANDING)))

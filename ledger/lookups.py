@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 
 from sqlalchemy import func, select
@@ -114,6 +115,16 @@ async def accrued_of_instance(tx: AsyncSession, instance_id: str) -> Decimal:
     total = await tx.scalar(
         select(func.sum(LedgerEntry.amount_usd)).where(
             LedgerEntry.instance_id == instance_id, LedgerEntry.kind == "accrue"
+        )
+    )
+    return total or Decimal(0)
+
+
+async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime) -> Decimal:
+    """Dollars that approvals covered since then whose approver begins so."""
+    total = await tx.scalar(
+        select(func.sum(Approval.total_cap_usd)).where(
+            Approval.at > since, Approval.decision == "approve", Approval.approver.startswith(approver_prefix)
         )
     )
     return total or Decimal(0)

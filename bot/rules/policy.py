@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -81,6 +81,16 @@ class Policy:
     )
     auto_approve_below_usd: Decimal | None = field(
         default=None, metadata=_doc("A worst case below this needs no click. None: every spend is decided by a person.")
+    )
+    auto_approve_signed_by: str = field(
+        default="", metadata=_doc("Who signed for what the policy approves by itself; needed with such an amount.")
+    )
+    auto_approve_until: date | None = field(
+        default=None,
+        metadata=_doc("The last day (UTC) on which the policy approves by itself; needed with the amount."),
+    )
+    auto_approve_daily_usd: Decimal = field(
+        default=Decimal(25), metadata=_doc("The most that the policy approves by itself in any 24 hours.")
     )
     two_approvers_above_usd: Decimal | None = field(
         default=None, metadata=_doc("A worst case above this needs two different approvers. None: one is enough.")
@@ -167,6 +177,12 @@ class Policy:
         rules = (
             (self.price_tolerance >= 1, "price_tolerance must be at least 1, for example 1.10"),
             (0 < self.max_hours <= self.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"),
+            (
+                self.auto_approve_below_usd is None
+                or (self.auto_approve_signed_by.strip() and self.auto_approve_until),
+                "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
+            ),
+            (self.auto_approve_daily_usd >= 0, "auto_approve_daily_usd must not be negative"),
             (self.confirm_above_usd >= 0, "confirm_above_usd must not be negative"),
             (self.retry_buffer >= 0, "retry_buffer must not be negative, for example 0.10"),
             (self.egress_gb >= 0 and self.ingress_gb >= 0, "egress_gb and ingress_gb must not be negative"),

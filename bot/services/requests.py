@@ -15,7 +15,7 @@ from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural
-from bot.services import asking, reminding
+from bot.services import asking, reminding, standing
 from bot.services.catalog import CloudAnswer, Market
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
@@ -125,22 +125,27 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
     ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities)
-    now = ctx.clock.now()
+    now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
             if ranked.options:
-                await _offer(ctx, tx, request, held, ranked, market, now)
+                approved = await _offer(ctx, tx, request, held, ranked, market, now)
             else:
                 await _nothing(tx, request, held, ranked, market, now)
     except StaleMove:
         return  # It was cancelled while the clouds were asked.
     ctx.hints.outbox.set()
+    if approved:
+        ctx.hints.instances.set()
 
 
 async def _offer(
     ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime
-) -> None:
-    """Store the quote with its options and buttons, and put the request up for decision."""
+) -> bool:
+    """Store the quote with its options and buttons, and put the request up for decision.
+
+    True when the policy's standing approval has decided it already.
+    """
     version = request.quote_version + 1
     quote = Quote(
         id=new_id("quo", now),
@@ -155,23 +160,15 @@ async def _offer(
     await tx.flush()
     # People count the lines that they see, so the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
-    tx.add_all(options)
-    tx.add_all(
-        Token(
-            token=secrets.token_urlsafe(18),
-            request_id=request.id,
-            quote_version=version,
-            action="approve",
-            option_id=option.id,
-        )
-        for option in options
-    )
-    tx.add(Token(token=secrets.token_urlsafe(18), request_id=request.id, quote_version=version, action="reject"))
+    tx.add_all([*options, *_buttons(request.id, version, options)])
     job = JobRequest.from_json(request.job)
     override = await override_of(tx, request.id)
     worst = max(option.worst_usd for option in options)
     expected = max(option.expected_usd for option in options)
-    needed = plan(ctx.policy, worst, expected, job.hours, override.state if override else None)
+    # Whoever is asked is a person, so the plan is the one for people.
+    needed = plan(_by_people(ctx.policy), worst, expected, job.hours, override.state if override else None)
+    judged = await standing.judge(ctx, tx, request, options[0], now)
+    rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     expires_at = now + timedelta(seconds=ctx.policy.request_ttl_s)
     moved = await move(
         tx,
@@ -184,8 +181,9 @@ async def _offer(
         only_from=frozenset({RequestState.QUOTING}),
         values={
             "quote_version": version,
-            "rule": needed.rule,
-            "required_approvals": max(1, needed.required),
+            "rule": rule,
+            # The policy's own approval is one too.
+            "required_approvals": 1 if judged.allowed else needed.required,
             "chosen_option_id": None,
             "expires_at": expires_at,
             "due_at": next_look(now, expires_at, now, ctx.policy.remind_after_s),
@@ -193,9 +191,31 @@ async def _offer(
             "claim_until": None,
         },
     )
-    if needed.needs_override and override is None:
+    if judged.allowed:
+        await standing.approve(ctx, tx, moved, options[0], judged, now)
+    elif needed.needs_override and override is None:
         verdict = duration.check(job.hours, Decimal(0), ctx.policy)
         await asking.ask_override(tx, moved, verdict.sentence, now, remind_after_s=ctx.policy.remind_after_s)
+    return judged.allowed
+
+
+def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:
+    """One Approve per option and one Reject, each an opaque value that belongs to this version alone."""
+    actions: list[tuple[str, str | None]] = [("approve", option.id) for option in options]
+    return [
+        Token(
+            token=secrets.token_urlsafe(18),
+            request_id=request_id,
+            quote_version=version,
+            action=action,
+            option_id=option_id,
+        )
+        for action, option_id in [*actions, ("reject", None)]
+    ]
+
+
+def _by_people(policy: Policy) -> Policy:
+    return replace(policy, auto_approve_below_usd=None)
 
 
 async def _nothing(tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime) -> None:

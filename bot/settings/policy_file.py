@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
@@ -28,6 +29,8 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "may_approve_not_pinged": ["U012AB3CD"],
         "never_approve": ["U012AB3CD"],
         "auto_approve_below_usd": 5,
+        "auto_approve_signed_by": "U012AB3CD",
+        "auto_approve_until": date(2026, 12, 31),
         "two_approvers_above_usd": 500,
         "blocked_gpus": ["RTX5090"],
         "blocked_hosts": ["vast:51234"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
@@ -89,7 +90,21 @@ def test_practice_lifts_the_floors(tmp_path: Path) -> None:
     assert read_policy_file(path, practice=True).timing.sweep_s == 0.5
 
 
+#: Somebody answers for an automatic approval, so these three are right only together.
+TOGETHER = ("auto_approve_below_usd", "auto_approve_signed_by", "auto_approve_until")
+
+
 def test_every_example_is_itself_right(tmp_path: Path) -> None:
     for section, kind in SECTIONS.items():
-        for item in kind.__dataclass_fields__.values():
-            read_policy_file(write(tmp_path, f"{section}:\n  {example_of(item)}\n"))
+        for name, item in kind.__dataclass_fields__.items():
+            partners = [kind.__dataclass_fields__[one] for one in TOGETHER if name == TOGETHER[0] and one != name]
+            lines = [example_of(one) for one in (item, *partners)]
+            read_policy_file(write(tmp_path, "\n  ".join([f"{section}:", *lines]) + "\n"))
+
+
+def test_an_automatic_approval_is_signed_for_until_a_day(tmp_path: Path) -> None:
+    signed = "auto_approve_below_usd: 5, auto_approve_signed_by: U012AB3CD"
+    with pytest.raises(PolicyFileError, match="auto_approve_until"):
+        read_policy_file(write(tmp_path, f"policy: {{{signed}}}"))
+    read = read_policy_file(write(tmp_path, f"policy: {{{signed}, auto_approve_until: 2026-12-31}}")).policy
+    assert read.auto_approve_until == date(2026, 12, 31)

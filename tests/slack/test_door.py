@@ -43,6 +43,19 @@ async def test_offers_are_shown_with_everything_to_decide_on(stage: Stage) -> No
     assert message.metadata["event_payload"]["id"].startswith("ntf_")
 
 
+async def test_what_the_policy_approves_by_itself_is_shown_and_told(stage: Stage) -> None:
+    until = stage.w.clock.now().date()
+    await stage.replaced(
+        auto_approve_below_usd=Decimal(5), auto_approve_signed_by="operator:ada", auto_approve_until=until
+    )
+    message = await stage.ask("/gpu provision 1x4090 2h max=$3")
+    told = all_text(message)
+    assert buttons(message) == []
+    assert "Approved* by the policy" in told
+    assert "operator:ada signed for that until" in told
+    assert "goes ahead. Approved by policy" in stage.ws.dm_messages("alice")[0].text
+
+
 async def test_from_the_click_to_the_end(stage: Stage) -> None:
     message = await stage.ask()
     await stage.click("bob", message, stage.approve_button(message))

@@ -1,0 +1,85 @@
+"""Approvals that the policy gives by itself: recorded like a person's, in the transaction that shows the offers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.rules.spend import price_cap, total_cap
+from bot.rules.standing import PERIOD, STANDING_PREFIX, signer, standing
+from bot.rules.wording import Verdict
+from bot.services import granting
+from bot.services.context import Context
+from ledger.events import announce
+from ledger.locks import lock_family, lock_standing
+from ledger.lookups import approved_since
+from ledger.models import Approval, Option, Request
+from ledger.moves import move
+from ledger.states import NotificationKind, RequestState
+from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
+from ledger.writes import Tx
+
+
+async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime) -> Verdict:
+    """Whether the policy approves the best option by itself. Its limit per day stays locked until `tx` ends."""
+    job = JobRequest.from_json(request.job)
+    if ctx.policy.auto_approve_below_usd is None:
+        return Verdict(False, "off", "")
+    await lock_family(tx, Request, request.id)
+    await lock_standing(tx)
+    return standing(
+        ctx.policy,
+        option.worst_usd,
+        option.expected_usd,
+        job.hours,
+        approved_usd=await approved_since(tx, STANDING_PREFIX, now - PERIOD),
+        asked_before=request.quote_version > 0,
+        now=now,
+    )
+
+
+async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged: Verdict, now: datetime) -> None:
+    """Record the policy's approval of a request that is PENDING, and turn it into authority for one create."""
+    job = JobRequest.from_json(request.job)
+    actor = signer(ctx.policy)
+    approval = Approval(
+        id=new_id("apr", now),
+        request_id=request.id,
+        quote_version=request.quote_version,
+        approver=actor.ref,
+        decision="approve",
+        option_id=option.id,
+        price_cap_usd_h=price_cap(option.price_usd_h, ctx.policy),
+        total_cap_usd=total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None),
+        hours=request.job["hours"],
+        rule=judged.sentence,
+        at=now,
+    )
+    tx.add(approval)
+    await tx.flush()
+    decided = await move(
+        tx,
+        Request,
+        request.id,
+        RequestState.APPROVED,
+        at=now,
+        actor=actor,
+        reason=judged.sentence,
+        values={
+            "chosen_option_id": option.id,
+            "decided_at": now,
+            "decided_by": actor.ref,
+            "outcome": "",
+            "due_at": None,
+        },
+    )
+    await granting.grant_create(ctx, tx, decided, approval, option, now)
+    await _tell(tx, decided, judged, now)
+
+
+async def _tell(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
+    """The requester reads directly that nobody is waited for; the channel's message shows the same."""
+    owner = Actor.from_ref(request.requester)
+    if owner.kind is ActorKind.SLACK:
+        body = {"text": f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"}
+        subject = f"{request.id}/by_policy"
+        await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
