@@ -72,6 +72,18 @@ CALLS: Mapping[str, Mapping[str, Which]] = {
         "list": Which("GET", "/runpod/v2/pods"),
         "destroy": Which("DELETE", r"/runpod/v2/pods/\w+"),
     },
+    "lambda": {
+        "search": Which("GET", "/lambda/api/v1/instance-types"),
+        "create": Which("POST", "/lambda/api/v1/instance-operations/launch"),
+        "list": Which("GET", "/lambda/api/v1/instances"),
+        "destroy": Which("POST", "/lambda/api/v1/instance-operations/terminate"),
+    },
+    "tensordock": {
+        "search": Which("GET", "/tensordock/api/v2/hostnodes"),
+        "create": Which("POST", "/tensordock/api/v2/instances"),
+        "list": Which("GET", "/tensordock/api/v2/instances"),
+        "destroy": Which("DELETE", r"/tensordock/api/v2/instances/[\w-]+"),
+    },
 }
 
 
@@ -163,7 +175,8 @@ class Town:
 
     async def ask(self) -> None:
         """Alice asks for a GPU."""
-        line = f'/gpu provision 1x4090 2h clouds={self.cloud} for="a walk that is cut short"'
+        gpu = self.clouds[self.cloud].STAPLE
+        line = f'/gpu provision 1x{gpu} 2h clouds={self.cloud} for="a walk that is cut short"'
         await self.acked(self.ws.as_("alice").command(line))
 
     async def offers(self) -> Message:
