@@ -14,9 +14,10 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import and_, case, or_, select, update
+from sqlalchemy import Integer, Select, and_, bindparam, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import Database
@@ -37,6 +38,22 @@ def _key(model: type[Any]) -> Any:
     return model.key if model is Inbox else model.id
 
 
+@lru_cache(maxsize=64)
+def _due(model: type[Any], states: frozenset[Any]) -> tuple[Select[Any], Select[Any]]:
+    """Is a row due at `now`, and which ones, at `most` so many? Built once, because every tick asks for every kind."""
+    key = _key(model)
+    due = (
+        select(key)
+        .where(
+            model.state.in_(list(states)),
+            model.due_at <= bindparam("now"),
+            or_(model.claim_until.is_(None), model.claim_until <= bindparam("now")),
+        )
+        .order_by(model.due_at, key)
+    )
+    return due.limit(1), due.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+
+
 async def claim(
     db: Database,
     model: type[Model],
@@ -48,22 +65,13 @@ async def claim(
 ) -> list[Claim]:
     """Claim at most `limit` due rows of `model` in one of `states`, the longest overdue first."""
     key = _key(model)
-    due = (
-        select(key)
-        .where(
-            model.state.in_(list(states)),
-            model.due_at <= now,
-            or_(model.claim_until.is_(None), model.claim_until <= now),
-        )
-        .order_by(model.due_at, key)
-        .limit(limit)
-    )
+    look, take = _due(model, frozenset(states))
     async with db.read() as tx:
-        if (await tx.execute(due.limit(1))).first() is None:
+        if (await tx.execute(look, {"now": now})).first() is None:
             return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
     token = secrets.token_hex(16)
     async with db.write() as tx:
-        ids = list((await tx.execute(due.with_for_update(skip_locked=True))).scalars())
+        ids = list((await tx.execute(take, {"now": now, "most": limit})).scalars())
         if not ids:
             return []
         taken = await tx.execute(

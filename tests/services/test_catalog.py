@@ -17,7 +17,8 @@ from tests.support.world import World
 
 JOB = JobRequest(gpu=GpuConstraint(("RTX4090",)), hours=Decimal(2))
 DEADLINE_S = 0.5
-SLACK_S = 0.05
+#: Far less than a cloud that hangs would take; how close it really comes is measured by the benchmark.
+SLACK_S = 3.0
 
 
 class Cloud:
