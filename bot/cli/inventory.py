@@ -140,6 +140,7 @@ def _option(option: RankedOption) -> dict[str, Any]:
         "price_usd_h": str(offer.price_usd_h),
         "expected_usd": str(estimate.expected_usd),
         "worst_usd": str(estimate.worst_usd),
+        "risk_usd": str(option.risk_usd),
         "read_at": offer.fetched_at.isoformat(),
         "marks": list(option.marks),
         "why": option.why,

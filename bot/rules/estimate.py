@@ -10,21 +10,31 @@ Three scenarios with worst >= expected >= best in every component:
 - retries: none, the policy's share of compute, twice that.
 - interruptions: with a chance p of losing the host (1 - reliability, plus the spot share), half of the work is
   repeated on average and all of it at worst: 0, p / 2, p of compute at the quoted price.
+
+Where the work is known, the three scenarios have hours of their own (`bot.rules.run_time`), checkpoints bound what an
+interruption costs (`bot.rules.interruptions`: none, the expected share, twice that), and storage includes the store
+that keeps the newest two checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
+from typing import Any
 
+from bot.rules.interruptions import Checkpointing, Loss, loss
 from bot.rules.policy import Policy
+from bot.rules.run_time import RunTime
 from bot.rules.spend import MICRO_USD, MOST_USD_H, bad_price
+from bot.rules.throughput import RunHours
 from bot.rules.wording import hours as say_hours
 from ledger.values import JobRequest
 from providers.base import BillingRule, BillingStart, Capabilities, Offer
 
 HOUR_S = Decimal(3600)
+MONTH_H = Decimal(730)
+KEPT_CHECKPOINTS = 2
 _ZERO = Decimal(0)
 
 
@@ -40,7 +50,12 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The total cost of one run in dollars, its parts, and the assumptions as sentences."""
+    """The total cost of one run in dollars, its parts, and the assumptions as sentences.
+
+    `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
+    best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
+    in the GPUs' memory, and what could not be known.
+    """
 
     best_usd: Decimal
     expected_usd: Decimal
@@ -48,6 +63,12 @@ class Estimate:
     hours: Decimal
     components: tuple[Component, ...]
     assumptions: tuple[str, ...]
+    best_hours: Decimal | None = None
+    worst_hours: Decimal | None = None
+    tokens_per_s: tuple[Decimal, Decimal, Decimal] | None = None
+    late_hours: Decimal = _ZERO
+    fit: str = ""
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +83,55 @@ class Scenario:
     ingress_gb: Decimal
     retries: Decimal
     interruptions: Decimal
+    store_usd: Decimal = _ZERO
+    checkpointing: Checkpointing | None = None
 
 
 COMPONENTS = ("compute", "storage", "start-up", "transfer", "retries", "interruptions")
 
 
-def estimate(offer: Offer, job: JobRequest, policy: Policy, capabilities: Capabilities) -> Estimate:
-    """The cost of running `job` on `offer`. Pure Decimal arithmetic; every part is rounded to whole micro-dollars.
+def estimate(
+    offer: Offer,
+    job: JobRequest,
+    policy: Policy,
+    capabilities: Capabilities,
+    run: RunTime | None = None,
+    *,
+    whole: bool = False,
+) -> Estimate:
+    """The cost of running `job` on `offer`, for the time that `run` tells, else for the job's hours.
 
+    Pure Decimal arithmetic; every part is rounded to whole micro-dollars.
     ValueError for an offer without a usable price; the ranking excludes those before.
     """
     if unpriced(offer, free=capabilities.free):
         raise ValueError(f"{offer.id} has no usable price")
-    cases = [parts(offer, case, policy) for case in scenarios(job, policy, capabilities)]
+    told = scenarios(job, policy, capabilities, run, whole=whole)
+    cases = [parts(offer, case, policy) for case in told]
     components = tuple(Component(name, *amounts) for name, *amounts in zip(COMPONENTS, *cases, strict=True))
     best, expected, worst = (sum(case, _ZERO) for case in cases)
     return Estimate(
         best_usd=best,
         expected_usd=expected,
         worst_usd=worst,
-        hours=job.hours,
+        hours=told[1].work_h,
         components=components,
-        assumptions=tuple(_assumptions(offer, policy, capabilities)),
+        assumptions=tuple(_assumptions(offer, policy, capabilities, told[1])),
+        **({} if run is None else _of_the_run(run)),
     )
+
+
+def _of_the_run(run: RunTime) -> dict[str, Any]:
+    rate = run.throughput
+    told = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
+    return {
+        "best_hours": run.hours.best if run.known else None,
+        "worst_hours": run.hours.worst if run.known else None,
+        "tokens_per_s": told,
+        "late_hours": run.late_h,
+        "fit": run.fit.sentence if run.fit is not None else "",
+        "unknown": run.unknown,
+    }
 
 
 def unpriced(offer: Offer, *, free: bool) -> bool:
@@ -94,23 +141,51 @@ def unpriced(offer: Offer, *, free: bool) -> bool:
     return bad_extra or bad_price(offer.price_usd_h, free=free)
 
 
-def scenarios(job: JobRequest, policy: Policy, capabilities: Capabilities) -> tuple[Scenario, Scenario, Scenario]:
-    """The best, expected and worst case of a job on one cloud."""
+def scenarios(
+    job: JobRequest,
+    policy: Policy,
+    capabilities: Capabilities,
+    run: RunTime | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[Scenario, Scenario, Scenario]:
+    """The best, expected and worst case of a job on one cloud; `whole` lets the worst one last all of the job's hours,
+    as what is rented may."""
+    time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
+    hours = (time.best, time.expected, max(time.worst, job.hours) if whole else time.worst)
     boots_s = (Decimal(0), Decimal(capabilities.boot_expected_s), Decimal(_boot_worst_s(capabilities)))
-    best, expected, worst = (_scenario(job, policy, capabilities.billing, n, boot) for n, boot in enumerate(boots_s))
+    found: list[Scenario] = []
+    for n, (work_h, boot_s) in enumerate(zip(hours, boots_s, strict=True)):
+        case = _scenario(work_h, policy, capabilities.billing, n, boot_s)
+        # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
+        case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
+        found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
+    best, expected, worst = found
     return best, expected, worst
 
 
-def _scenario(job: JobRequest, policy: Policy, billing: BillingRule, n: int, boot_s: Decimal) -> Scenario:
-    run_s = job.hours * HOUR_S
+def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities, policy: Policy) -> Scenario:
+    """What only the work can tell: data, checkpoints and the store that keeps them."""
+    kept_gb = run.checkpoint_gb * KEPT_CHECKPOINTS
+    return replace(
+        case,
+        egress_gb=case.egress_gb + run.checkpoint_gb * n,
+        ingress_gb=case.ingress_gb + run.fetched_gb * n,
+        store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
+        checkpointing=run.checkpointing(capabilities.boot_expected_s),
+    )
+
+
+def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boot_s: Decimal) -> Scenario:
+    run_s = work_h * HOUR_S
     billed_before_s = boot_s if billing.starts is BillingStart.CREATE else Decimal(0)
     extra_s = _billed(run_s + billed_before_s, billing) - run_s
     # At worst the price is what the approval covers.
     tolerance = policy.price_tolerance if n == 2 else Decimal(1)
     return Scenario(
-        work_h=job.hours,
-        compute_h=job.hours * tolerance,
-        storage_h=(job.hours + boot_s / HOUR_S) * tolerance,
+        work_h=work_h,
+        compute_h=work_h * tolerance,
+        storage_h=(work_h + boot_s / HOUR_S) * tolerance,
         startup_h=extra_s / HOUR_S * tolerance,
         egress_gb=policy.egress_gb * n,
         ingress_gb=policy.ingress_gb * n,
@@ -141,11 +216,11 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
     fetched = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb
     amounts = (
         rate * case.compute_h,
-        storage_rate * case.storage_h,
+        storage_rate * case.storage_h + case.store_usd,
         rate * case.startup_h,
         sent + fetched,
         work * case.retries,
-        work * case.interruptions * loss_chance(offer, policy),
+        work * lost_share(loss_chance(offer, policy), case),
     )
     return tuple(amount.quantize(MICRO_USD, rounding=ROUND_HALF_UP) for amount in amounts)
 
@@ -163,7 +238,14 @@ def loss_chance(offer: Offer, policy: Policy) -> Decimal:
     return min(chance + policy.spot_interruption, Decimal(1)) if offer.spot else chance
 
 
-def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities) -> Iterator[str]:
+def lost_share(chance: Decimal, case: Scenario) -> Decimal:
+    """The share of the work that a chance of losing the host costs in this scenario."""
+    if case.checkpointing is None:
+        return case.interruptions * chance
+    return case.interruptions * 2 * loss(chance, case.checkpointing).share
+
+
+def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:
     boot = say_hours(Decimal(capabilities.boot_expected_s) / HOUR_S)
     if capabilities.billing.starts is BillingStart.CREATE:
         yield f"Starting takes about {boot} and is billed."
@@ -172,11 +254,23 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities) -> It
     if capabilities.billing.quantum_s > 1:
         yield f"Time is billed in steps of {capabilities.billing.quantum_s} seconds."
     if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
-        yield f"{policy.ingress_gb} GB are fetched and {policy.egress_gb} GB sent, at worst twice as much."
+        yield f"{case.ingress_gb:,.0f} GB are fetched and {case.egress_gb:,.0f} GB sent, at worst twice as much."
     yield f"{policy.retry_buffer:.0%} of the compute cost is kept for retries, at worst twice as much."
     known = "reported" if offer.reliability is not None else "assumed"
-    yield f"A {known} reliability of {reliability(offer, policy):.1%} repeats half of the work when the host is lost."
+    trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
+    if case.checkpointing is None:
+        yield f"A {trusted} repeats half of the work when the host is lost."
+    else:
+        yield _lost(trusted, loss(loss_chance(offer, policy), case.checkpointing), case)
     if offer.spot:
         yield f"A spot instance is taken back with a chance of {policy.spot_interruption:.0%}."
     if policy.price_tolerance > 1:
         yield f"At worst the price is {policy.price_tolerance - 1:.0%} above the quote, as an approval covers."
+
+
+def _lost(trusted: str, found: Loss, case: Scenario) -> str:
+    """How often the host of a run with checkpoints is expected to be lost, and what that costs."""
+    often = f"{found.rate_h * case.work_h:.2f} interruptions expected from a {trusted} a day"
+    if found.interval_h is None:
+        return f"{often}; each costs a restart."
+    return f"{often}; a checkpoint every {say_hours(found.interval_h)}, {found.share:.1%} of the work in all."

@@ -165,6 +165,13 @@ class Policy:
     spot_interruption: Decimal = field(
         default=Decimal("0.15"), metadata=_doc("Chance that a spot instance is taken back, on top of its host's own.")
     )
+    store_usd_gb_month: Decimal = field(
+        default=Decimal("0.023"), metadata=_doc("Dollars per GB and month of the store that keeps checkpoints.")
+    )
+    risk_weight: Decimal = field(
+        default=Decimal("0.10"),
+        metadata=_doc("Ranking adds this times the chance of losing the host times the compute cost; 0 ignores risk."),
+    )
     project: str = field(default="gpu", metadata=_doc("The word for {project} in the names of instances."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",
@@ -185,6 +192,8 @@ class Policy:
             (self.auto_approve_daily_usd >= 0, "auto_approve_daily_usd must not be negative"),
             (self.confirm_above_usd >= 0, "confirm_above_usd must not be negative"),
             (self.retry_buffer >= 0, "retry_buffer must not be negative, for example 0.10"),
+            (self.risk_weight >= 0, "risk_weight must not be negative, for example 0.10"),
+            (self.store_usd_gb_month >= 0, "store_usd_gb_month must not be negative, for example 0.023"),
             (self.egress_gb >= 0 and self.ingress_gb >= 0, "egress_gb and ingress_gb must not be negative"),
             (all(0 <= share <= 1 for share in shares), "a reliability or interruption must lie between 0 and 1"),
             (self.request_ttl_s > 0 and self.quote_ttl_s > 0, "request_ttl_s and quote_ttl_s must be above 0 seconds"),

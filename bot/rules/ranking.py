@@ -1,75 +1,47 @@
-"""Which offers answer a job, in order of the expected total run cost; never by the hourly price alone.
+"""Which offers answer a job, in order of the expected total run cost with its risk; never by the hourly price alone.
 
-Every limit is checked again here, whatever the cloud's own filter did. Linear in the offers but for one sort.
+What decides is the expected total plus a penalty for risk: the policy's `risk_weight` x the chance of losing the host x
+the compute cost. Where the work is known, each offer is counted with the hours that it needs; offers that miss the goal
+stand below those that reach it, and below them offers of which nobody can tell how long they take. Linear in the offers
+but for one sort.
 """
 
 from __future__ import annotations
 
-import functools
 import heapq
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.estimate import Estimate, Scenario, estimate, parts, reliability, scenarios, unpriced
-from bot.rules.policy import Policy, Supported
-from bot.rules.wording import hours, plural, rate, usd
-from ledger.values import JobRequest, SpotPolicy
+from bot.rules.estimate import Estimate, Scenario, estimate, loss_chance, lost_share, parts, reliability, scenarios
+from bot.rules.excluding import EXCLUSIONS, Excluded, excluded, reason
+from bot.rules.grammar_run import workload_of
+from bot.rules.policy import Policy
+from bot.rules.run_time import RunTime, run_time
+from bot.rules.wording import hours, rate, usd
+from ledger.values import JobRequest
 from providers.base import Capabilities, Offer, Stock
-from providers.gpus import GPUS
 
 BEST_COST = "best cost-efficiency"
 BEST_STABILITY = "best stability"
-EXAMPLES = 3
-_ZERO, _ONE = Decimal(0), Decimal(1)
+FASTEST = "fastest within budget"
+_ZERO = Decimal(0)
 
-#: ISO 3166 codes of the European Union, so that `region=EU` means what people mean by it.
-EU = frozenset(re.findall("..", "ATBEBGCYCZDEDKEEESFIFRGRHRHUIEITLTLULVMTNLPLPTROSESISK"))
-
-#: reason code → the sentence people read; `{n}` is how many offers.
-EXCLUSIONS: Mapping[str, str] = {
-    "price_missing": "{n} left out: no usable price (missing, zero or negative).",
-    "cloud_unknown": "{n} left out: that cloud is not set up here.",
-    "cloud": "{n} left out: not one of the clouds asked for.",
-    "offer": "{n} left out: another offer was asked for.",
-    "gpu": "{n} left out: not one of the GPUs asked for.",
-    "gpu_blocked": "{n} left out: the policy blocks that GPU.",
-    "image": "{n} left out: the image has no code for that GPU's compute capability; a newer image may have it.",
-    "host_blocked": "{n} left out: the policy blocks that host.",
-    "country_blocked": "{n} left out: the policy blocks that country.",
-    "count": "{n} left out: not the number of GPUs asked for.",
-    "memory": "{n} left out: not the memory per GPU asked for.",
-    "spot": "{n} left out: spot or on-demand, against what was asked.",
-    "region": "{n} left out: not in a region asked for.",
-    "disk": "{n} left out: too little disk.",
-    "price": "{n} left out: above the highest price per hour.",
-    "reliability": "{n} left out: below the reliability asked for, or none is reported.",
-    "stock": "{n} left out: sold out.",
-    "too_short": "{n} left out: not available for long enough.",
-    "budget": "{n} left out: the expected total is above the budget.",
-}
+#: Where an option stands before any price is looked at.
+IN_TIME, LATE, UNKNOWN_TIME = range(3)
 
 
 @dataclass(frozen=True, slots=True)
 class RankedOption:
-    """One offer that answers the job. `rank` counts from 1 over all of them; `why` is one sentence."""
+    """One offer that answers the job. `rank` counts from 1 over all of them; `why` is one sentence; `risk_usd` is what
+    the ranking adds to the expected total."""
 
     offer: Offer
     estimate: Estimate
     rank: int
     marks: tuple[str, ...]
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Excluded:
-    """Offers left out for one reason: how many, and the ids of the first few."""
-
-    reason_code: str
-    sentence: str
-    count: int
-    example_ids: tuple[str, ...]
+    risk_usd: Decimal = _ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,63 +53,144 @@ class Ranked:
     answered: int = 0
 
 
-#: More than the exact total of an offer can differ from its unrounded one: six parts, each rounded to a micro-dollar.
-_ROUNDING_USD = Decimal("0.000005")
+#: More than the exact total of an offer can differ from its unrounded one: six parts and the penalty, each rounded to a
+#: micro-dollar.
+_ROUNDING_USD = Decimal("0.000006")
+_MICRO = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
     offer: Offer
     expected_usd: Decimal
+    risk_usd: Decimal
     order: tuple[Decimal | int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The expected scenario of one cloud and number of one GPU, with the parts that an unrounded total multiplies."""
+
+    run: RunTime | None
+    tier: int
+    scenario: Scenario
+    certain_h: Decimal
+
+
+class _Cases:
+    """One case per cloud, GPU and number, since all offers of those take the same time."""
+
+    def __init__(self, job: JobRequest, policy: Policy, able: Mapping[str, Capabilities], *, whole: bool) -> None:
+        self._job = job
+        self._policy = policy
+        self._able = able
+        self._whole = whole
+        self._work = workload_of(job)
+        self._runs: dict[tuple[str, int], RunTime] = {}
+        self._known: dict[tuple[str, str, int], _Case] = {}
+
+    def of(self, offer: Offer) -> _Case:
+        """The case of an offer."""
+        key = (offer.cloud, offer.gpu, offer.gpu_count) if self._work is not None else (offer.cloud, "", 0)
+        found = self._known.get(key)
+        if found is None:
+            run = self.run(offer)
+            expected = scenarios(self._job, self._policy, self._able[offer.cloud], run, whole=self._whole)[1]
+            certain_h = expected.compute_h + expected.startup_h + expected.work_h * expected.retries
+            found = _Case(run, self._tier(run), expected, certain_h)
+            self._known[key] = found
+        return found
+
+    def run(self, offer: Offer) -> RunTime | None:
+        """The time of the work on an offer's GPUs; None where only hours are asked for."""
+        if self._work is None:
+            return None
+        key = offer.gpu, offer.gpu_count
+        if key not in self._runs:
+            self._runs[key] = run_time(self._work, *key, self._job.hours)
+        return self._runs[key]
+
+    def _tier(self, run: RunTime | None) -> int:
+        if run is None:
+            return IN_TIME
+        if not run.known:
+            return UNKNOWN_TIME
+        return LATE if run.late_h or (self._whole and run.hours.expected > self._job.hours) else IN_TIME
+
+
+_Near = tuple[int, Decimal]
 
 
 class _Field:
     """The offers that answer a job. Exact totals are computed only where they can decide something.
 
-    `near` holds an offer's unrounded total, which is cheap, and its reliability. Two offers whose unrounded totals lie
-    more than twice the rounding apart stand in the same order when they are exact.
+    `near` holds an offer's tier and its unrounded total with the penalty, which is cheap, and its reliability. Two
+    offers whose unrounded totals lie more than twice the rounding apart stand in the same order when they are exact.
     """
 
-    def __init__(self, job: JobRequest, policy: Policy, cases: Mapping[str, Scenario]) -> None:
+    def __init__(self, job: JobRequest, policy: Policy, cases: _Cases) -> None:
         self._job = job
         self._policy = policy
         self._cases = cases
-        self._factors = {cloud: _factors(case) for cloud, case in cases.items()}
-        self.near: list[tuple[Decimal, Decimal, Offer]] = []
+        self.near: list[tuple[_Near, Decimal, Offer]] = []
 
-    def add(self, offer: Offer) -> bool:
-        """Whether the offer fits into the budget; only then it is kept."""
-        trusted = reliability(offer, self._policy)
-        near = _near(offer, self._factors[offer.cloud], trusted, self._policy)
+    def add(self, offer: Offer) -> str | None:
+        """The reason to leave an offer out that only its time and its total can tell; None when it is kept."""
+        case = self._cases.of(offer)
+        if case.run is not None:
+            if not case.run.fits:
+                return "vram"
+            needed_s = case.run.hours.expected * 3600
+            if offer.available_for_s is not None and offer.available_for_s < needed_s:
+                return "too_short"
+        total, risk = _near(offer, case, self._policy)
         budget = self._job.budget_cap_usd
-        if budget is not None and near > budget - _ROUNDING_USD and self.exact(offer).expected_usd > budget:
-            return False
-        self.near.append((near, trusted, offer))
-        return True
+        if budget is not None and total > budget - _ROUNDING_USD and self.exact(offer).expected_usd > budget:
+            return "budget"
+        self.near.append(((case.tier, total + risk), reliability(offer, self._policy), offer))
+        return None
 
     def exact(self, offer: Offer) -> _Scored:
         """The offer with its exact total and everything that breaks a tie."""
-        return _score(offer, self._job, self._policy, self._cases[offer.cloud])
+        return _score(offer, self._job, self._policy, self._cases.of(offer))
 
     def cheapest(self, count: int) -> list[_Scored]:
         """The first `count` in the exact order."""
-        last = heapq.nsmallest(count, (near for near, _, _ in self.near))[-1] + 2 * _ROUNDING_USD
+        tier, total = heapq.nsmallest(count, (near for near, _, _ in self.near))[-1]
+        last = tier, total + 2 * _ROUNDING_USD
         return sorted((self.exact(one) for near, _, one in self.near if near <= last), key=_by_order)[:count]
 
     def stable(self) -> tuple[int, _Scored]:
         """The cheapest of the most stable offers, and its place in the exact order, from 0."""
-        spot = all(offer.spot for _, _, offer in self.near)
-        most = max(trusted for _, trusted, offer in self.near if offer.spot is spot)
-        trusty = [(near, offer) for near, trusted, offer in self.near if trusted == most and offer.spot is spot]
+        first = min(near[0] for near, _, _ in self.near)
+        near = [one for one in self.near if one[0][0] == first]
+        spot = all(offer.spot for _, _, offer in near)
+        most = max(trusted for _, trusted, offer in near if offer.spot is spot)
+        trusty = [(total, offer) for total, trusted, offer in near if trusted == most and offer.spot is spot]
         best = min(_stability(offer) for _, offer in trusty)
-        equal = [(near, offer) for near, offer in trusty if _stability(offer) == best]
-        last = min(near for near, _ in equal) + 2 * _ROUNDING_USD
-        found = min((self.exact(offer) for near, offer in equal if near <= last), key=_by_order)
-        return self._place(found), found
+        return self._first([(total, offer) for total, offer in trusty if _stability(offer) == best])
 
-    def _place(self, found: _Scored) -> int:
-        low, high = found.expected_usd - 2 * _ROUNDING_USD, found.expected_usd + 2 * _ROUNDING_USD
+    def fastest(self) -> tuple[int, _Scored] | None:
+        """The cheapest of the offers that are done first, and its place; None where no time follows from the work."""
+        times = [(case.run.hours.expected, near, offer) for near, case, offer in self._timed() if case.run is not None]
+        if not times:
+            return None
+        least = min(time for time, _, _ in times)
+        return self._first([(near, offer) for time, near, offer in times if time == least])
+
+    def _timed(self) -> list[tuple[_Near, _Case, Offer]]:
+        cases = ((near, self._cases.of(offer), offer) for near, _, offer in self.near)
+        return [one for one in cases if one[1].run is not None and one[1].run.known]
+
+    def _first(self, equal: list[tuple[_Near, Offer]]) -> tuple[int, _Scored]:
+        tier, total = min(near for near, _ in equal)
+        last = tier, total + 2 * _ROUNDING_USD
+        found = min((self.exact(offer) for near, offer in equal if near <= last), key=_by_order)
+        return self._place(found, tier), found
+
+    def _place(self, found: _Scored, tier: int) -> int:
+        total = found.expected_usd + found.risk_usd
+        low, high = (tier, total - 2 * _ROUNDING_USD), (tier, total + 2 * _ROUNDING_USD)
         before = sum(near < low for near, _, _ in self.near)
         return before + sum(self.exact(one).order < found.order for near, _, one in self.near if low <= near <= high)
 
@@ -146,24 +199,20 @@ def _by_order(one: _Scored) -> tuple[Decimal | int | str, ...]:
     return one.order
 
 
-def _factors(case: Scenario) -> tuple[Decimal, ...]:
-    """What the unrounded total multiplies: the rate, the rate x loss, storage, data sent and data fetched."""
-    certain = case.compute_h + case.startup_h + case.work_h * case.retries
-    return certain, case.work_h * case.interruptions, case.storage_h, case.egress_gb, case.ingress_gb
-
-
-def _near(offer: Offer, factors: tuple[Decimal, ...], trusted: Decimal, policy: Policy) -> Decimal:
-    """The sum of `parts` without rounding."""
-    certain, lost, storage_h, egress_gb, ingress_gb = factors
+def _near(offer: Offer, case: _Case, policy: Policy) -> tuple[Decimal, Decimal]:
+    """The sum of `parts` and the penalty, without rounding."""
+    expected = case.scenario
     price = offer.price_usd_h or _ZERO
     stored = min(max(offer.storage_usd_h, _ZERO), price)
-    loss = min(1 - trusted + policy.spot_interruption, _ONE) if offer.spot else 1 - trusted
-    total = (price - stored) * (certain + lost * loss) + stored * storage_h
+    chance = loss_chance(offer, policy)
+    hourly = price - stored
+    total = hourly * (case.certain_h + expected.work_h * lost_share(chance, expected))
+    total += stored * expected.storage_h + expected.store_usd
     if offer.egress_usd_gb > 0:
-        total += offer.egress_usd_gb * egress_gb
+        total += offer.egress_usd_gb * expected.egress_gb
     if offer.ingress_usd_gb > 0:
-        total += offer.ingress_usd_gb * ingress_gb
-    return total
+        total += offer.ingress_usd_gb * expected.ingress_gb
+    return total, policy.risk_weight * chance * hourly * expected.work_h
 
 
 def _stability(offer: Offer) -> tuple[int, int, int]:
@@ -177,170 +226,100 @@ def rank(
     capabilities_by_cloud: Mapping[str, Capabilities],
     *,
     top: int | None = None,
+    whole: bool = False,
 ) -> Ranked:
     """The best `top` options (the policy's `options_shown` unless given) and everything that was left out.
 
-    The most stable option is always among them: it takes the last place when its own rank is lower. When one option is
-    both the cheapest in all and the most stable, it carries both marks.
+    The most stable option and, where times follow from the work, the fastest are always among them: they take the last
+    places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
+    is rented: the worst case lasts all of them, and needing more is late.
     """
-    cases = {cloud: scenarios(job, policy, able)[1] for cloud, able in capabilities_by_cloud.items()}
+    cases = _Cases(job, policy, capabilities_by_cloud, whole=whole)
     images = {cloud: policy.capabilities_of(job.image or policy.image(cloud)) for cloud in capabilities_by_cloud}
     left_out: dict[str, list[str]] = {}
     field = _Field(job, policy, cases)
     for offer in offers:
         able = capabilities_by_cloud.get(offer.cloud)
-        code = "cloud_unknown" if able is None else _reason(offer, job, policy, able.free, images[offer.cloud])
+        code = "cloud_unknown" if able is None else reason(offer, job, policy, able.free, images[offer.cloud])
+        code = code or field.add(offer)
         if code is not None:
             left_out.setdefault(code, []).append(offer.id)
-            continue
-        if not field.add(offer):
-            left_out.setdefault("budget", []).append(offer.id)
     count = max(policy.options_shown if top is None else top, 1)
+
+    def costs(offer: Offer) -> Estimate:
+        return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
+
+    shown = _shown(field, count) if field.near else []
+    least_usd = shown[0][1].expected_usd if shown else _ZERO
+    options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
     return Ranked(
-        options=_options(field, count, job, policy, capabilities_by_cloud),
-        excluded=tuple(_excluded(code, left_out[code]) for code in EXCLUSIONS if code in left_out),
+        options=tuple(options),
+        excluded=tuple(excluded(code, left_out[code]) for code in EXCLUSIONS if code in left_out),
         answered=len(field.near),
     )
 
 
-def _reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: Supported) -> str | None:
-    """The first reason to leave an offer out, in the order in which people can act on it; None when it answers."""
-    if job.candidates and offer.cloud not in job.candidates:
-        return "cloud"
-    if job.offer_id is not None and offer.id != job.offer_id:
-        return "offer"
-    return _hardware(offer, job, policy, image) or _terms(offer, job, free=free)
-
-
-def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -> str | None:
-    gpu = job.gpu
-    if gpu.names and offer.gpu not in gpu.names:
-        return "gpu"
-    if offer.gpu in policy.blocked_gpus:
-        return "gpu_blocked"
-    if image is not None and not image[0] <= (capability(offer) or image[0]) <= image[1]:
-        return "image"
-    if policy.blocked_hosts and not _hosts(offer).isdisjoint(policy.blocked_hosts):
-        return "host_blocked"
-    if any(in_region(offer, country) for country in policy.blocked_countries):
-        return "country_blocked"
-    if not gpu.count_min <= offer.gpu_count <= min(gpu.count_max, policy.max_gpus):
-        return "count"
-    if not offer.memory_gb.is_finite():
-        return "memory"
-    if gpu.memory_gb_min is not None and offer.memory_gb < gpu.memory_gb_min:
-        return "memory"
-    if gpu.memory_gb_max is not None and offer.memory_gb > gpu.memory_gb_max:
-        return "memory"
-    if offer.disk_gb_max is not None and offer.disk_gb_max < job.disk_gb:
-        return "disk"
-    return None
-
-
-def capability(offer: Offer) -> Decimal | None:
-    """The offer's CUDA compute capability: as its cloud says, else as it is known of that GPU; None when unknown."""
-    if offer.compute_capability is not None and offer.compute_capability.is_finite():
-        return offer.compute_capability
-    known = GPUS.get(offer.gpu)
-    return None if known is None else known.compute_capability
-
-
-@functools.lru_cache(maxsize=512)
-def _names(country: str, region: str) -> frozenset[str]:
-    """Everything that an offer's place is called, in capitals; the same few places come again and again."""
-    words = re.findall(r"[A-Z0-9]+", region)
-    union = country in EU or (not country and any(word in EU for word in words))
-    return frozenset([country, region, *words, *(["EU"] if union else [])])
-
-
-def _hosts(offer: Offer) -> set[str]:
-    return {f"{offer.cloud}:{one}" for one in (offer.host_id, offer.machine_id) if one}
-
-
-def _terms(offer: Offer, job: JobRequest, *, free: bool) -> str | None:
-    price = offer.price_usd_h
-    if price is None or unpriced(offer, free=free):
-        return "price_missing"
-    if job.spot is not SpotPolicy.ANY and offer.spot is not (job.spot is SpotPolicy.YES):
-        return "spot"
-    if job.regions and not any(in_region(offer, region) for region in job.regions):
-        return "region"
-    if job.max_price_usd_h is not None and price > job.max_price_usd_h:
-        return "price"
-    known = offer.reliability is not None and offer.reliability.is_finite()
-    if job.min_reliability is not None and (not known or (offer.reliability or 0) < job.min_reliability):
-        return "reliability"
-    if offer.stock is Stock.NONE:
-        return "stock"
-    if offer.available_for_s is not None and offer.available_for_s < job.hours * 3600:
-        return "too_short"
-    return None
-
-
-def in_region(offer: Offer, region: str) -> bool:
-    """Whether an offer is in what a person calls a region: a country code, `EU`, a region's name or a part of it."""
-    return region.strip().upper() in _names((offer.country or "").upper(), offer.region.upper())
-
-
-def _score(offer: Offer, job: JobRequest, policy: Policy, case: Scenario) -> _Scored:
+def _score(offer: Offer, job: JobRequest, policy: Policy, case: _Case) -> _Scored:
     """The keys to sort by. Each later key only breaks ties, and better is always smaller, so that no offer ever stands
     above one that is at least as good in everything."""
-    expected = sum(parts(offer, case, policy), Decimal(0))
+    expected = sum(parts(offer, case.scenario, policy), Decimal(0))
+    risk = _near(offer, case, policy)[1].quantize(_MICRO)
     trusted = reliability(offer, policy)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     stock = -_STOCK[offer.stock]
     price = offer.price_usd_h or Decimal(0)
-    size = (-offer.memory_gb, -offer.gpu_count)
+    size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)
     return _Scored(
         offer=offer,
         expected_usd=expected,
-        order=(expected, price, -trusted, *facts, stock, *size, place, offer.id),
+        risk_usd=risk,
+        order=(case.tier, expected + risk, price, -trusted, *facts, stock, *size, place, offer.id),
     )
 
 
 _STOCK = {None: 0, Stock.NONE: 0, Stock.LOW: 0, Stock.MEDIUM: 1, Stock.HIGH: 2}
 
 
-def _options(
-    field: _Field,
-    count: int,
-    job: JobRequest,
-    policy: Policy,
-    capabilities_by_cloud: Mapping[str, Capabilities],
-) -> tuple[RankedOption, ...]:
-    if not field.near:
-        return ()
-    shown = list(enumerate(field.cheapest(count)))
-    least_usd = shown[0][1].expected_usd
-    stable, most_stable = field.stable()
-    if stable >= len(shown):
-        shown[-1 if count > 1 else len(shown) :] = [(stable, most_stable)]
-    options = []
-    for place, one in shown:
-        offer = one.offer
-        marks = tuple(mark for mark, holds in ((BEST_COST, place == 0), (BEST_STABILITY, place == stable)) if holds)
-        costs = estimate(offer, job, policy, capabilities_by_cloud[offer.cloud])
-        why = _why(offer, costs, marks, least_usd, policy)
-        options.append(RankedOption(offer=offer, estimate=costs, rank=place + 1, marks=marks, why=why))
-    return tuple(options)
+def _shown(field: _Field, count: int) -> list[tuple[int, _Scored, tuple[str, ...]]]:
+    """The options to show with their place from 0 and their marks: first ones, then marked ones further down."""
+    first = list(enumerate(field.cheapest(count)))
+    stable, fastest = field.stable(), field.fastest()
+    marked = [(stable, BEST_STABILITY), *([(fastest, FASTEST)] if fastest is not None else [])]
+    below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
+    kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]
+    marks: dict[int, tuple[str, ...]] = {0: (BEST_COST,)}
+    for (place, _), mark in marked:
+        marks[place] = (*marks.get(place, ()), mark)
+    return [(place, one, marks.get(place, ())) for place, one in (*kept, *below)]
 
 
-def _why(offer: Offer, costs: Estimate, marks: tuple[str, ...], cheapest_usd: Decimal, policy: Policy) -> str:
+def _option(
+    place: int, one: _Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy
+) -> RankedOption:
+    why = _why(one, costs, marks, least_usd, policy)
+    return RankedOption(one.offer, costs, place + 1, marks, why, one.risk_usd)
+
+
+def _why(one: _Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decimal, policy: Policy) -> str:
+    offer = one.offer
     kind = "spot" if offer.spot else "on-demand"
     known = "reported" if offer.reliability is not None else "assumed"
     trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
     total = f"{usd(costs.expected_usd)} expected for {hours(costs.hours)} at {rate(offer.price_usd_h or Decimal(0))}"
-    if BEST_COST in marks and BEST_STABILITY in marks:
-        return f"Lowest expected total and most stable: {total}, {kind}, {trusted}."
+    more = costs.expected_usd - first_usd
+    dearer = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than the first"
     if BEST_COST in marks:
-        return f"Lowest expected total: {total}, {kind}, {trusted}."
-    more = usd(costs.expected_usd - cheapest_usd)
-    if BEST_STABILITY in marks:
-        return f"Most stable for {more} more than the cheapest: {total}, {kind}, {trusted}."
-    return f"{more} more than the cheapest: {total}, {kind}, {trusted}."
-
-
-def _excluded(code: str, ids: list[str]) -> Excluded:
-    sentence = EXCLUSIONS[code].format(n=plural(len(ids), "offer"))
-    return Excluded(reason_code=code, sentence=sentence, count=len(ids), example_ids=tuple(sorted(ids)[:EXAMPLES]))
+        lead = "Lowest expected total with its risk"
+        lead += " and most stable" if BEST_STABILITY in marks else ""
+        lead += " and fastest" if FASTEST in marks else ""
+    elif BEST_STABILITY in marks:
+        lead = f"Most stable{' and fastest' if FASTEST in marks else ''} for {dearer}"
+    elif FASTEST in marks:
+        lead = f"Fastest for {dearer}"
+    else:
+        lead = f"{dearer[0].upper()}{dearer[1:]}"
+    risk = f"{usd(one.risk_usd)} counted for risk" if one.risk_usd else "no risk counted"
+    late = f" It misses the goal by {hours(costs.late_hours)}." if costs.late_hours else ""
+    guess = f" {' '.join(costs.unknown)}" if costs.unknown else ""
+    return f"{lead}: {total}, {kind}, {trusted}, {risk}.{late}{guess}"

@@ -60,7 +60,7 @@ async def test_the_market_is_merged_filtered_and_says_what_it_left_out() -> None
     assert found["options"]
     assert all(one["gpu"] == "RTX4090" for one in found["options"])
     assert all(Decimal(one["price_usd_h"]) <= Decimal("0.80") for one in found["options"])
-    expected = [Decimal(one["expected_usd"]) for one in found["options"][:-1]]
+    expected = [Decimal(one["expected_usd"]) + Decimal(one["risk_usd"]) for one in found["options"][:-1]]
     assert expected == sorted(expected)
     assert all(one["read_at"].endswith("+00:00") for one in found["options"])
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.estimate import estimate
+from bot.rules.excluding import EXCLUSIONS, in_region
 from bot.rules.policy import Policy
-from bot.rules.ranking import BEST_COST, BEST_STABILITY, EXCLUSIONS, Ranked, in_region, rank
+from bot.rules.ranking import BEST_COST, BEST_STABILITY, Ranked, rank
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, job, offer
@@ -214,15 +215,15 @@ def test_the_cheapest_and_the_most_stable_are_marked() -> None:
     stable = offer("stable", price_usd_h=Decimal("0.80"), reliability=Decimal("0.999"))
     found = ranked(cheap, offer("middle", price_usd_h=Decimal("0.60"), reliability=Decimal("0.95")), stable)
     assert [option.marks for option in found.options] == [(BEST_COST,), (), (BEST_STABILITY,)]
-    assert found.options[0].why.startswith("Lowest expected total: $")
+    assert found.options[0].why.startswith("Lowest expected total with its risk: $")
     assert found.options[1].why.startswith("$1.2")
-    assert "more than the cheapest" in found.options[2].why
+    assert "more than the first" in found.options[2].why
 
 
 def test_one_option_carries_both_marks_when_it_is_both() -> None:
     found = ranked(offer("best"), offer("dear", price_usd_h=Decimal(1)))
     assert [option.marks for option in found.options] == [(BEST_COST, BEST_STABILITY), ()]
-    assert found.options[0].why.startswith("Lowest expected total and most stable")
+    assert found.options[0].why.startswith("Lowest expected total with its risk and most stable")
 
 
 def test_the_most_stable_is_shown_however_far_down_it_ranks() -> None:
@@ -258,7 +259,7 @@ def order(found: Ranked) -> dict[str, int]:
 @given(market=MARKET)
 def test_options_stand_in_the_order_of_their_expected_totals(market: list[Offer]) -> None:
     found = ranked(*market, wanted=WANTED, top=99)
-    totals = [option.estimate.expected_usd for option in found.options]
+    totals = [option.estimate.expected_usd + option.risk_usd for option in found.options]
     assert totals == sorted(totals)
     assert found.answered == len(market)
     for option in found.options:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from bot.blockkit import validate_message, validate_view
 from bot.rules.estimate import Estimate
+from bot.rules.excluding import Excluded
 from bot.rules.grammar import GrammarError, parse
 from bot.rules.policy import Policy
-from bot.rules.ranking import Excluded, Ranked, RankedOption
+from bot.rules.ranking import Ranked, RankedOption
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.commands import Reply
 from bot.services.sessions import Overview, Status

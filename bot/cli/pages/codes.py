@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
+from bot.rules.excluding import EXCLUSIONS
 from bot.rules.grammar import GrammarError
-from bot.rules.ranking import EXCLUSIONS
 from providers import errors
 
 ROOT = Path(__file__).resolve().parents[3]
