@@ -102,8 +102,8 @@ class World:
     engine: Engine
     board: Board
     asked: int = 0
-    #: The clouds that were looked at.
-    looked: set[str] = field(default_factory=set)
+    #: The clouds that were looked at, and whether the next look was called urgent.
+    looked: dict[str, bool] = field(default_factory=dict)
 
     async def ask(self, actor: Actor = ALICE, **changes: Any) -> Reply:
         """Submit a request for one RTX 4090 for two hours, or whatever `changes` say.
@@ -149,15 +149,18 @@ class World:
         """End a session by the id of its request as somebody."""
         return await sessions.terminate(self.ctx, Terminate(request_id, facts(actor), reason))
 
-    async def tick(self) -> int:
-        """Everything that the ticker does, once. Returns how much was worked on."""
+    async def tick(self, *, again: bool = False) -> int:
+        """Everything that the ticker does, once. Returns how much was worked on.
+
+        `again`, at the same time, looks only at clouds where something is booting or ending, as the ticker does.
+        """
         done = await requests.quote_due(self.ctx) + await requests.expire_due(self.ctx)
         done += await lifecycle.send_due(self.ctx) + await lifecycle.resolve_due(self.ctx)
         done += await ending.terminate_due(self.ctx) + await deadlines.deadlines_due(self.ctx)
         done += await metering.accrue_due(self.ctx)
         for cloud in await self._worth_a_look():
-            self.looked.add(cloud)
-            await sweep.observe(self.ctx, cloud)
+            if not again or self.looked.get(cloud, True):
+                self.looked[cloud] = (await sweep.observe(self.ctx, cloud)).urgent
         return done + await outbox.deliver_due(self.ctx, self.board)
 
     async def _worth_a_look(self) -> list[str]:
@@ -172,8 +175,8 @@ class World:
 
     async def settle(self, most: int = 12) -> None:
         """Tick until nothing is due now."""
-        for _ in range(most):
-            if not await self.tick():
+        for number in range(most):
+            if not await self.tick(again=number > 0):
                 return
 
     async def run(self, seconds: float, step_s: float = STEP_S) -> None:
