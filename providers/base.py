@@ -39,6 +39,10 @@ class BillingRule:
     storage_while_stopped: bool = True
     #: True where a stopped instance keeps its GPU reserved and pays for it: only the end of the instance saves money.
     gpu_while_stopped: bool = False
+    #: True where an instance that failed, or lost contact, is billed on until it is ended.
+    gpu_while_broken: bool = False
+    #: False where the disk costs nothing while its host is out of contact.
+    storage_while_offline: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.billed import Billed, look
 from bot.rules.metering import pieces, so_far
 from bot.services.context import Context
 from ledger.lookups import billable_instances
 from ledger.models import Instance, Stray
 from ledger.reads import SessionView
 from ledger.writes import Tx, book
-from providers.base import BillingRule
+from providers.base import BillingRule, ObservedInstance
+
+#: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
+BLIND_SWEEPS = 10
 
 
 async def accrue_due(ctx: Context) -> int:
@@ -36,6 +40,25 @@ def _has_news(row: Instance, now: datetime) -> bool:
     return now - start >= timedelta(hours=1)
 
 
+def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
+    """The columns of billed time after a look at time `at`."""
+    before = Billed(
+        row.billing_from,
+        row.billing_until,
+        row.storage_from or row.sent_at,
+        row.storage_until,
+        row.unbilled_at,
+    )
+    after = look(before, item.status, item.started_at, rule, at)
+    return {
+        "billing_from": after.gpu_from,
+        "billing_until": after.gpu_until,
+        "storage_from": row.storage_from if after.storage_from == before.storage_from else after.storage_from,
+        "storage_until": after.storage_until,
+        "unbilled_at": after.unbilled_at,
+    }
+
+
 async def accrue(ctx: Context, tx: Tx, row: Instance, until: datetime, *, final: bool) -> int:
     """Book what `row` has used until then, per component. Returns how many entries are new.
 
@@ -43,14 +66,16 @@ async def accrue(ctx: Context, tx: Tx, row: Instance, until: datetime, *, final:
     """
     provider = ctx.providers.get(row.cloud)
     rule = provider.capabilities.billing if provider else BillingRule()
-    parts = [("storage", row.sent_at, row.storage_usd_h)]
-    parts.append(("gpu", row.billing_from, max(row.price_usd_h - row.storage_usd_h, Decimal(0))))
+    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    parts = [
+        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
+        ("gpu", _gpu_from(ctx, row, until) if final else row.billing_from, row.billing_until, gpu_usd_h),
+    ]
     booked = 0
-    for component, start, rate in parts:
+    for component, start, paused_at, rate in parts:
         if start is None or rate <= 0:
             continue
-        end = min(until, row.billing_until or until) if component == "gpu" else until
-        for piece in pieces(start, end, rate, rule, final=final):
+        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final):
             booked += await book(
                 tx,
                 key=f"{row.id}/{component}/{piece.suffix}",
@@ -64,6 +89,17 @@ async def accrue(ctx: Context, tx: Tx, row: Instance, until: datetime, *, final:
                 component=component,
             )
     return booked
+
+
+def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | None:
+    """Since when the GPU of an instance that is gone was billed.
+
+    One that was never seen to run, and that nobody looked at for long before its end, is taken to have run meanwhile.
+    """
+    if row.billing_from is not None or row.unbilled_at is None:
+        return row.billing_from
+    blind = ended_at - row.unbilled_at > timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
+    return row.unbilled_at if blind else None
 
 
 async def accrue_stray(tx: Tx, stray: Stray, until: datetime) -> None:
@@ -92,4 +128,5 @@ def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
     gpu = so_far(
         row.billing_from, min(now, row.billing_until or now), max(row.price_usd_h - row.storage_usd_h, Decimal(0)), rule
     )
-    return max(view.accrued_usd, gpu + so_far(row.sent_at, now, row.storage_usd_h, rule))
+    disk = so_far(row.storage_from or row.sent_at, min(now, row.storage_until or now), row.storage_usd_h, rule)
+    return max(view.accrued_usd, gpu + disk)

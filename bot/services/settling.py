@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.billed import bills_gpu
 from bot.rules.spend import billed_rate
 from bot.services import asking
 from bot.services.context import Context
@@ -49,6 +50,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "status": str(seen.status),
             "status_text": seen.status_text,
             "billing_from": (seen.created_at or sent_at) if from_create else _started(seen, sent_at, capabilities, now),
+            "unbilled_at": None if bills_gpu(seen.status, capabilities.billing) else now,
             "outcome": "",
             "due_at": None,
             "claim_token": None,

@@ -18,6 +18,7 @@ from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
 from bot.services.ending import page
+from bot.services.metering import billed_time
 from bot.services.settling import adopt, check_rate, gone
 from bot.services.strays import note_strays
 from ledger.lookups import open_instances
@@ -26,13 +27,11 @@ from ledger.moves import StaleMove
 from ledger.states import InstanceState
 from ledger.values import Absence, ProofOfEnd
 from ledger.writes import amend
-from providers.base import InstanceStatus, Listing, ObservedInstance, Provider
+from providers.base import BillingRule, InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
 
 log = logging.getLogger(__name__)
 
-#: While an instance is in one of these, its cloud does not bill the GPU.
-UNBILLED = frozenset({InstanceStatus.STOPPED, InstanceStatus.ERROR, InstanceStatus.OFFLINE})
 RUNNING_STATES = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 
 
@@ -106,7 +105,7 @@ async def _step(
             async with ctx.db.write() as tx:
                 await adopt(ctx, tx, row.id, item, ctx.clock.now())
             return True
-        return await _present(ctx, row, item)
+        return await _present(ctx, row, item, listing.at)
     except StaleMove:
         return True
 
@@ -130,11 +129,12 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     return True
 
 
-async def _present(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
+async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
     """Write down what changed, watch the rate, and go on with the boot."""
     now = ctx.clock.now()
-    changes = _changes(row, item, now)
-    lag = timedelta(seconds=ctx.providers[row.cloud].capabilities.visibility_lag_s)
+    capabilities = ctx.providers[row.cloud].capabilities
+    changes = _changes(row, item, capabilities.billing, at)
+    lag = timedelta(seconds=capabilities.visibility_lag_s)
     if row.terminate_acked_at is not None and now - row.terminate_acked_at > lag:
         # The cloud took the order and did not do it, so it bills on: the next order that it takes counts.
         changes["terminate_acked_at"] = None
@@ -154,8 +154,8 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
     return bool(changes)
 
 
-def _changes(row: Instance, item: ObservedInstance, now: datetime) -> dict[str, Any]:
-    """Only what differs, so that an unchanged fleet costs no write."""
+def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, Any]:
+    """Only what differs, so that a fleet that runs unchanged costs no write. `at` is when the cloud was asked."""
     seen: dict[str, Any] = {
         "status": str(item.status),
         "status_text": item.status_text,
@@ -164,13 +164,7 @@ def _changes(row: Instance, item: ObservedInstance, now: datetime) -> dict[str, 
     }
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
-    if row.billing_from is None and item.status is InstanceStatus.RUNNING:
-        seen["billing_from"] = item.started_at or now
-    elif row.billing_from is not None and item.status in UNBILLED:
-        seen["billing_until"] = row.billing_until or now
-    elif row.billing_from is not None and row.billing_until is not None and item.status is InstanceStatus.RUNNING:
-        # The GPU's time goes on where it stopped: what it paused for is left out.
-        seen |= {"billing_from": row.billing_from + (now - row.billing_until), "billing_until": None}
+    seen |= billed_time(row, item, rule, at)
     if item.price_usd_h is not None and item.price_usd_h > row.price_usd_h and item.status is InstanceStatus.RUNNING:
         seen["price_usd_h"] = item.price_usd_h
     return {name: value for name, value in seen.items() if getattr(row, name) != value}

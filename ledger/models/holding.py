@@ -83,6 +83,11 @@ class Instance(Claimable, Base):
     #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.
     billing_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
     billing_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The same for the storage where it pauses at times; from the send on where this is None.
+    storage_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    storage_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The last look that showed it without its GPU being billed: it cannot have been billed before that.
+    unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: Times of complete listings of the right account without it; cleared when it is seen again.
     absent_at: Mapped[list[str]] = mapped_column(Json, default=list)

@@ -190,7 +190,7 @@ async def test_what_is_not_ours_is_never_touched(w: World, whose: str) -> None:
 async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_ended_and_not_booked_twice(w: World) -> None:
     await w.running(candidates=("vast",))
     row = (await w.books()).instances[0]
-    await w.run(600, 300)
+    await w.run(2400, 800)
     hide(w, row.ref, 100)
     await w.run(90, 30)
     assert await only(w) == (SessionState.TERMINATED, InstanceState.GONE)

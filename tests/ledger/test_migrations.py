@@ -16,8 +16,11 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from ledger.db import Database
+from ledger.models import Instance
+from ledger.states import InstanceState
 from migrations import run
 from migrations.run import SchemaError
+from tests.support import rows
 from tests.support.databases import PostgresTemplate, sqlite_url
 
 ROOT = Path(__file__).parents[2]
@@ -89,10 +92,15 @@ async def test_up_one_back_and_up_again(empty_db: Database) -> None:
     first = await tables(db)
 
     await run.downgrade(db, "-1")
-    assert await run.current(db) == "0001"
+    assert await run.current(db) == "0002"
+    assert await triggers(db) == expected(db)
+    await run.upgrade(db)
+    assert await triggers(db) == expected(db)
+    await run.check(db)
+
+    await run.downgrade(db, "0001")
     assert await triggers(db) == set()
     assert await tables(db) == first
-
     await run.upgrade(db)
     assert await triggers(db) == expected(db)
     await run.check(db)
@@ -111,6 +119,20 @@ async def test_upgrade_twice_changes_nothing(db: Database) -> None:
     await run.upgrade(db)
     assert await run.current(db) == run.newest()
     assert await triggers(db) == expected(db)
+
+
+async def test_rows_of_an_older_schema_are_kept(db: Database) -> None:
+    async with db.write() as tx:
+        row = await rows.instance(tx, InstanceState.LIVE)
+    await run.downgrade(db, "0002")
+    await run.upgrade(db)
+    async with db.read() as tx:
+        kept = await tx.get_one(Instance, row.id)
+    assert (kept.state, kept.billing_from) == (InstanceState.LIVE, row.billing_from)
+    assert (kept.unbilled_at, kept.storage_from, kept.storage_until) == (None, None, None)
+    with pytest.raises(DBAPIError, match="never deleted"):
+        async with db.write() as tx:
+            await tx.execute(text("DELETE FROM instances"))
 
 
 async def test_a_failing_step_leaves_nothing_behind(empty_db: Database) -> None:
@@ -138,7 +160,7 @@ async def test_check_wants_the_newest_revision(db: Database) -> None:
 async def test_a_database_of_a_newer_program_is_refused(db: Database) -> None:
     async with db.write() as tx:
         await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(SchemaError, match=r"9999.*knows revisions up to 0002"):
+    with pytest.raises(SchemaError, match=r"9999.*knows revisions up to 0003"):
         await run.upgrade(db)
 
 

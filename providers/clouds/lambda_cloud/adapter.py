@@ -59,8 +59,15 @@ CAPABILITIES = Capabilities(
     charges=True,
     logs=False,
     meter_stop_verb="terminate",
-    # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included.
-    billing=BillingRule(quantum_s=60, minimum_s=60, starts=BillingStart.CREATE, storage_while_stopped=False),
+    # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included. Nobody
+    # says that an unhealthy instance is free, so it is taken to be billed.
+    billing=BillingRule(
+        quantum_s=60,
+        minimum_s=60,
+        starts=BillingStart.CREATE,
+        storage_while_stopped=False,
+        gpu_while_broken=True,
+    ),
     visibility_lag_s=30,
     boot_expected_s=300,
     # Machines with several GPUs take ten to fifteen minutes.

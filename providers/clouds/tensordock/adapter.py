@@ -56,8 +56,14 @@ CAPABILITIES = Capabilities(
     logs=False,
     restart=False,
     meter_stop_verb="destroy",
+    # Everything is billed from the creation to the end, whatever state the machine is in.
     billing=BillingRule(
-        quantum_s=1, minimum_s=0, starts=BillingStart.CREATE, storage_while_stopped=True, gpu_while_stopped=True
+        quantum_s=1,
+        minimum_s=0,
+        starts=BillingStart.CREATE,
+        storage_while_stopped=True,
+        gpu_while_stopped=True,
+        gpu_while_broken=True,
     ),
     # None is documented. A create was seen to take 70 s, and a lost one may land that much later: ten times this
     # is looked for.

@@ -45,8 +45,15 @@ CAPABILITIES = Capabilities(
     charges=True,
     logs=True,
     meter_stop_verb="destroy",
-    # The GPU is billed per second while running, the disk per second from the creation on.
-    billing=BillingRule(quantum_s=1, minimum_s=0, starts=BillingStart.RUNNING, storage_while_stopped=True),
+    # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
+    # out of contact.
+    billing=BillingRule(
+        quantum_s=1,
+        minimum_s=0,
+        starts=BillingStart.RUNNING,
+        storage_while_stopped=True,
+        storage_while_offline=False,
+    ),
     visibility_lag_s=30,
     boot_expected_s=180,
     boot_deadline_s=900,
