@@ -28,10 +28,14 @@ Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox)
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`row_id` is ours to work on until the lease ends; every result is applied under `token`."""
+    """`row_id` is ours to work on until the lease ends; every result is applied under `token`.
+
+    `taken_over` says that somebody else's claim ran out: what they did with the row is not known.
+    """
 
     row_id: str
     token: str
+    taken_over: bool = False
 
 
 def _key(model: type[Any]) -> Any:
@@ -43,7 +47,7 @@ def _due(model: type[Any], states: frozenset[Any]) -> tuple[Select[Any], Select[
     """Is a row due at `now`, and which ones, at `most` so many? Built once, because every tick asks for every kind."""
     key = _key(model)
     due = (
-        select(key)
+        select(key.label("id"), model.claim_token.label("held"))
         .where(
             model.state.in_(list(states)),
             model.due_at <= bindparam("now"),
@@ -71,17 +75,17 @@ async def claim(
             return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
     token = secrets.token_hex(16)
     async with db.write() as tx:
-        ids = list((await tx.execute(take, {"now": now, "most": limit})).scalars())
-        if not ids:
+        before = {row.id: row.held for row in await tx.execute(take, {"now": now, "most": limit})}
+        if not before:
             return []
         taken = await tx.execute(
             update(model)
-            .where(key.in_(ids))
+            .where(key.in_(list(before)))
             .values(claim_token=token, claim_until=now + lease, due_at=now + lease)
             .returning(key)
         )
         found = set(taken.scalars())
-    return [Claim(row_id, token) for row_id in ids if row_id in found]
+    return [Claim(row_id, token, held is not None) for row_id, held in before.items() if row_id in found]
 
 
 async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:

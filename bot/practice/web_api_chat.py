@@ -90,9 +90,7 @@ def history(workspace: Workspace, arguments: Json) -> Json:
         for m in workspace.living(channel.id)
         if m.thread_ts in {None, m.ts} and float(oldest) < float(m.ts) <= float(latest)
     ]
-    limit = int(arguments.get("limit") or 100)
-    newest_first = found[::-1][:limit]
-    return {"messages": [m.to_json() for m in newest_first], "has_more": len(found) > limit}
+    return _page(found[::-1], arguments)
 
 
 def replies(workspace: Workspace, arguments: Json) -> Json:
@@ -102,7 +100,22 @@ def replies(workspace: Workspace, arguments: Json) -> Json:
     found = [m for m in workspace.living(channel.id) if ts in {m.ts, m.thread_ts}]
     if not found:
         raise ApiError("thread_not_found")
-    return {"messages": [m.to_json() for m in found], "has_more": False}
+    return _page(found, arguments)
+
+
+def _page(found: list[Message], arguments: Json) -> Json:
+    """One page of messages; their metadata come only when they are asked for. The cursor is a place in the list."""
+    start, limit = int(arguments.get("cursor") or 0), int(arguments.get("limit") or 100)
+    wanted = str(arguments.get("include_all_metadata")).lower() in {"true", "1"}
+    page = [m.to_json() for m in found[start : start + limit]]
+    for message in page if not wanted else ():
+        message.pop("metadata", None)
+    more = len(found) > start + limit
+    return {
+        "messages": page,
+        "has_more": more,
+        "response_metadata": {"next_cursor": str(start + limit) if more else ""},
+    }
 
 
 def add_reaction(workspace: Workspace, arguments: Json) -> Json:

@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.services.context import Context
-from bot.services.ports import DeliveryFailed, Messenger
+from bot.services.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.claims import Claim, claim, release
 from ledger.models import Notification
 from ledger.states import NotificationState
@@ -32,6 +32,8 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
     await ctx.pressure.ease()
     async with ctx.db.read() as tx:
         notification = await tx.get_one(Notification, held.row_id)
+    if held.taken_over:
+        notification.error = SENDER_DIED
     try:
         shown = await messenger.deliver(notification)
     except DeliveryFailed as error:

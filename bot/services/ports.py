@@ -32,6 +32,10 @@ class Delivered:
     ts: str | None
 
 
+#: The error of a notification whose sender ended before it could note what became of it: it may be shown already.
+SENDER_DIED = "the process that was showing it ended before it noted the outcome"
+
+
 class DeliveryFailed(Exception):
     """The message could not be shown now. `retry_after_s` None: this attempt failed, try later with back-off.
 
@@ -48,5 +52,5 @@ class Messenger(Protocol):
     """Renders a notification from state and shows it: a new message, or an edit of the one that is there."""
 
     async def deliver(self, notification: Notification) -> Delivered:
-        """Show it. Raises `DeliveryFailed`."""
+        """Show it. Raises `DeliveryFailed`. `notification.error` is what came of the last attempt."""
         ...

@@ -10,6 +10,7 @@ from bot.services.context import Context
 from bot.services.ports import Delivered, DeliveryFailed
 from bot.slack.blocks.parts import channel as channel_name
 from bot.slack.blocks.parts import context
+from bot.slack.posted import find_posted, in_doubt, metadata_of
 from bot.slack.render import NotYet, Shown, render
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
@@ -70,14 +71,26 @@ class Notifier:
             edited = await self._edit(row.channel, row.ts, payload)
             if edited is not None:
                 return edited
+        private = bool(shown.only_for) and not shown.channel.startswith("D")
+        if in_doubt(row) and not private:
+            there = await self._already(row, shown, payload)
+            if there is not None:
+                return there
         try:
-            if shown.only_for and not shown.channel.startswith("D"):
+            if private:
                 return await self._post_privately(shown, payload)
             return await self._post(shown.channel, payload, shown.thread_ts)
         except WebError as error:
             if error.code not in CLOSED:
                 raise
             return await self._elsewhere(shown, payload, error)
+
+    async def _already(self, row: Notification, shown: Shown, payload: dict[str, Any]) -> Delivered | None:
+        """Where it is shown although nobody here noted it, brought up to date where it is edited; None otherwise."""
+        posted = await find_posted(self._web, row, shown)
+        if posted is not None and posted.version != row.version:
+            return await self._edit(posted.channel, posted.ts, payload) if shown.edits else None
+        return None if posted is None else Delivered(posted.channel, posted.ts)
 
     async def _edit(self, channel: str, ts: str, payload: dict[str, Any]) -> Delivered | None:
         """Change a message; None when it cannot be changed any more and must be posted again."""
@@ -144,8 +157,4 @@ class Notifier:
 
     def _payload(self, row: Notification, shown: Shown) -> dict[str, Any]:
         # The metadata tell which of our messages this is, should its answer be lost.
-        metadata = {
-            "event_type": "gpu_shopper_notification",
-            "event_payload": {"id": row.id, "kind": str(row.kind), "version": row.version},
-        }
-        return {**shown.message.payload(row.version), "metadata": metadata}
+        return {**shown.message.payload(row.version), "metadata": metadata_of(row)}

@@ -27,7 +27,7 @@ from ledger.values import forbid_in_transaction
 DEFAULT_WAIT_S: Final = 5.0
 
 #: The methods that only read; Slack's own client sends them as GET.
-READS: Final = frozenset({"users.info", "usergroups.users.list"})
+READS: Final = frozenset({"conversations.history", "conversations.replies", "users.info", "usergroups.users.list"})
 
 #: Slack's answers after which the same call can never succeed, wherever the message goes.
 HOPELESS: Final = frozenset(
