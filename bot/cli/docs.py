@@ -33,8 +33,8 @@ def docs(
     if check:
         typer.echo(f"{len(wanted)} pages agree with the code.")
         return
-    pages.mkdir(exist_ok=True)
     for path in stale:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(wanted[path], encoding="utf-8")
     typer.echo(f"{len(stale)} of {len(wanted)} pages written.")
 

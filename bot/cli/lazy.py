@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "serve": Entry("Run the bot: Slack, health and the ticker in one process."),
         "doctor": Entry("Say which settings are missing, where to set them, and whether each credential works."),
         "inventory": Entry("Show what is for sale now at every cloud that is set up."),
+        "plan": Entry("What a run needs, takes and costs on every offer; writes the plan's files."),
         "compare": Entry("What a run costs on every GPU for sale, and how many runs a budget buys."),
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),

@@ -3,13 +3,103 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import ROUND_CEILING, Decimal
 
 from bot.rules.comparison import Comparison, Question, cheapest, compare
+from bot.rules.grammar_run import workload_of
 from bot.rules.policy import Policy
+from bot.rules.ranking import Ranked, RankedOption, rank
+from bot.rules.relaxing import Relaxation, relax, widest
 from bot.rules.spend import bad_price
 from bot.rules.wording import plural
+from bot.rules.workload import Workload, assumed, unknown
 from bot.services.catalog import Catalog, CloudAnswer
+from bot.services.commands import Reply
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
+from providers.base import Capabilities
+
+#: Without a time, offers are compared by the cost of one hour.
+LOOK_HOURS = Decimal(1)
+#: What is rented for a described run is its worst case, rounded up to a part of an hour that people can read.
+_STEP_H = Decimal("0.25")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan: the ranked offers for a job, what was assumed, what could not be known, and what would open the market.
+
+    `capabilities` is what the recommended option's cloud can do, None when nothing fits.
+    """
+
+    job: JobRequest
+    work: Workload | None
+    ranked: Ranked
+    answers: tuple[CloudAnswer, ...]
+    ages: tuple[str, ...]
+    relaxations: tuple[Relaxation, ...]
+    capabilities: Capabilities | None
+    made_at: datetime
+
+    @property
+    def best(self) -> RankedOption | None:
+        """The recommended option."""
+        return self.ranked.options[0] if self.ranked.options else None
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """What was filled in because nobody said it."""
+        return assumed(self.work) if self.work is not None else ()
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What the plan cannot know about the run."""
+        return unknown(self.work) if self.work is not None else ()
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """What is said about the clouds that did not answer."""
+        return tuple(one.sentence for one in self.answers if not one.ok)
+
+
+async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
+    """The market ranked for `job`; when nothing fits, the clouds are asked once more for what a single limit hides."""
+    job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
+    market = await catalog.market(job, job.disk_gb)
+    able = catalog.capabilities
+    ranked = rank(market.offers, job, policy, able)
+    relaxations: tuple[Relaxation, ...] = ()
+    if not ranked.options:
+        wide = await catalog.market(widest(job, policy), job.disk_gb)
+        relaxations = relax(wide.offers, job, policy, able)
+    now = clock.now()
+    return Planned(
+        job=job,
+        work=workload_of(job),
+        ranked=ranked,
+        answers=market.answers,
+        ages=tuple(one.age(now) for one in market.answers if one.ok),
+        relaxations=relaxations,
+        capabilities=able[ranked.options[0].offer.cloud] if ranked.options else None,
+        made_at=now,
+    )
+
+
+async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> JobRequest | Reply:
+    """`job` with the hours that its work may take on the recommended option, or why there are none.
+
+    An approval covers a time, so a described run is rented for its worst case there.
+    """
+    planned = await plan(catalog, clock, job, policy)
+    best = planned.best
+    if best is None:
+        told = [one.sentence for one in planned.relaxations[:1]]
+        told += [one.sentence for one in planned.ranked.excluded]
+        return Reply(False, "nothing_fits", f"No offer fits this run now. {' '.join([*told, *planned.absent])}")
+    worst_h = best.estimate.worst_hours
+    if worst_h is None:
+        return Reply(False, "time_unknown", f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
+    return replace(planned.job, hours=(worst_h / _STEP_H).to_integral_value(ROUND_CEILING) * _STEP_H)
 
 
 @dataclass(frozen=True, slots=True)

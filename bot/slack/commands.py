@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from decimal import Decimal
 from typing import Final
 
 from bot.rules.grammar import Command, GrammarError, parse
@@ -11,20 +10,19 @@ from bot.rules.job import JobArgs, job_request
 from bot.services import approvals, keys, planning, requests, sessions
 from bot.services.commands import AddKey, Cancel, Provision, Reply, Terminate
 from bot.services.metering import cost_now
+from bot.services.planning import LOOK_HOURS
 from bot.slack import modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.comparison import comparison
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.parts import channel, code
+from bot.slack.blocks.plan import plan
 from bot.slack.blocks.profile import profile
 from bot.slack.blocks.reply import answer, said
 from bot.slack.blocks.status import status
 from bot.slack.desk import Desk, Job
 from ledger.values import JobRequest
-
-#: An inventory without a time compares offers by the cost of one hour.
-LOOK_HOURS: Final = Decimal(1)
 
 
 async def run(desk: Desk, job: Job) -> None:
@@ -40,7 +38,16 @@ async def run(desk: Desk, job: Job) -> None:
 
 
 async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: str) -> None:
-    """Hand a request to its service. Its message is the answer, so only what that does not say is said here."""
+    """Hand a request to its service. Its message is the answer, so only what that does not say is said here.
+
+    Where the work is described instead of a time, what is asked for is the time that it may take.
+    """
+    if wanted.work:
+        told = await planning.rented_hours(desk.ctx.catalog, desk.ctx.clock, wanted, desk.ctx.policy)
+        if isinstance(told, Reply):
+            await desk.say(job, answer(told), asked_in)
+            return
+        wanted = told
     shown_in = desk.settings.approvals_channel or asked_in
     reply = await requests.submit(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
     if not reply.ok:
@@ -51,7 +58,8 @@ async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: s
 
 async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
     if parsed.args is not None:
-        await submit(desk, job, job_request(parsed.args, desk.ctx.policy), job.heard.channel, job.key)
+        wanted = job_request(parsed.args, desk.ctx.policy, LOOK_HOURS)
+        await submit(desk, job, wanted, job.heard.channel, job.key)
         return
     example = code(f"{desk.settings.command} provision 4xA100-80GB 6h for=fine-tune")
     instead = f"The form could not be opened in time. Try again, or ask in words: {example}"
@@ -63,6 +71,12 @@ async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
     wanted = job_request(parsed.args or JobArgs(), desk.ctx.policy, LOOK_HOURS)
     found = await desk.ctx.catalog.inventory(wanted, desk.ctx.policy)
     await desk.say(job, inventory(found, wanted, desk.settings.command))
+
+
+async def _plan(desk: Desk, job: Job, parsed: Command) -> None:
+    ctx = desk.ctx
+    wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
+    await desk.say(job, plan(await planning.plan(ctx.catalog, ctx.clock, wanted, ctx.policy), desk.settings.command))
 
 
 async def _compare(desk: Desk, job: Job, parsed: Command) -> None:
@@ -118,6 +132,7 @@ async def _profile(desk: Desk, job: Job, parsed: Command) -> None:
 HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] = {
     "provision": _provision,
     "inventory": _inventory,
+    "plan": _plan,
     "compare": _compare,
     "list": _list,
     "status": _status,

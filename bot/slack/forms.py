@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar_words import KEYS, BadWord, Fields
+from bot.rules.grammar_run import run_word, unsaid, work_word
+from bot.rules.grammar_words import KEYS, BadWord, Fields, show
 from bot.rules.job import JobArgs, job_request
 from bot.rules.policy import Policy
-from bot.rules.text import clean
+from bot.rules.text import UnclosedQuote, clean, tokens
 from bot.rules.wording import read_amount
+from bot.services.planning import LOOK_HOURS
 from ledger.values import JobRequest
 
 Errors = dict[str, str]
@@ -51,11 +53,32 @@ def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
         if block == "count" and "count_min" in fields:
             errors["count"] = "The number stands with the GPU already; keep one of the two."
         fields.update(found)
-    if not fields.get("gpu_names") and not errors.keys() & {"gpu", "typed"}:
+    work, problem = _work(field_text(values, "work")) if "hours" not in fields else ((), "")
+    if problem:
+        errors["work"] = problem[:300]
+    if not work and not fields.get("gpu_names") and not errors.keys() & {"gpu", "typed", "work"}:
         errors["typed"] = "Choose a GPU above or type one, such as 4090."
-    if "hours" not in fields and "hours" not in errors:
+    if not work and "hours" not in fields and not errors.keys() & {"hours", "work"}:
         errors["hours"] = "Say for how long, such as 6h or 90m."
-    return errors or job_request(JobArgs(**fields), policy)
+    if work and "count_min" not in fields:
+        fields["count_max"] = policy.max_gpus
+    return errors or job_request(JobArgs(**fields, work=work), policy, LOOK_HOURS)
+
+
+def _work(text: str) -> tuple[tuple[str, ...], str]:
+    """The words that describe a run, or what is wrong with them or still missing."""
+    words: tuple[str, ...] = ()
+    try:
+        for token in tokens(clean(text)):
+            key, equals, value = token.value.partition("=")
+            if not equals or not run_word(key.lower()):
+                return (), f"{show(token.value)} does not describe a run; write model=7B tokens=2B."
+            words = work_word(key.lower(), value, words)
+    except UnclosedQuote:
+        return (), "This quote is not closed."
+    except BadWord as error:
+        return (), str(error)
+    return words, unsaid(words)
 
 
 def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:

@@ -47,6 +47,36 @@ def test_the_least_that_is_needed() -> None:
     assert (job.gpu.count_min, job.hours, job.spot, job.reason) == (4, Decimal(6), SpotPolicy.NO, "")
 
 
+def test_a_run_can_be_described_instead_of_a_time() -> None:
+    job = forms.read_job({"work": "model=7B tokens=2B seq=2048"}, POLICY)
+    assert isinstance(job, JobRequest)
+    assert job.work == ("model=7B", "tokens=2B", "seq=2048")
+    assert (job.gpu.count_min, job.gpu.count_max) == (1, POLICY.max_gpus)
+    both = forms.read_job({"typed": "2x4090", "hours": "6", "work": "model=7B"}, POLICY)
+    assert isinstance(both, JobRequest)
+    assert (both.work, both.hours) == ((), Decimal(6))
+    counted = forms.read_job({"typed": "2x4090", "work": "model=7B tokens=2B"}, POLICY)
+    assert isinstance(counted, JobRequest)
+    assert counted.gpu.count_max == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("model=7B", "How many tokens are processed"),
+        ("7B", "does not describe a run"),
+        ("disk=7", "does not describe a run"),
+        ("seq=far model=7B", "is not a length"),
+        ('model="7B', "not closed"),
+    ],
+)
+def test_a_run_that_says_too_little_is_explained_at_its_field(typed: str, said: str) -> None:
+    found = forms.read_job({"work": typed}, POLICY)
+    assert isinstance(found, dict)
+    assert found.keys() == {"work"}
+    assert said in found["work"]
+
+
 @pytest.mark.parametrize(
     ("changes", "block", "said"),
     [

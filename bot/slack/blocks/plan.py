@@ -1,0 +1,34 @@
+"""`/gpu plan`: what a run needs, takes and costs on every offer. Nothing is rented by planning."""
+
+from __future__ import annotations
+
+from bot.services.plan_text import HEAD, RIGHT, cells, title
+from bot.services.planning import Planned
+from bot.slack.blocks.parts import Block, Message, clip, code, context, safe, section, table
+
+
+def plan(planned: Planned, command: str) -> Message:
+    """The same table as every other door shows, then why, what was assumed and what could not be known."""
+    options = planned.ranked.options
+    lead = f"*Plan for {safe(title(planned))}*"
+    absent = [f":warning: {safe(sentence)}" for sentence in planned.absent]
+    excluded = [safe(one.sentence) for one in planned.ranked.excluded]
+    small: list[Block] = [context(" ".join([*absent, *excluded][:12]))] if absent or excluded else []
+    small += [context(" ".join(safe(one) for one in planned.unknown))] if planned.unknown else []
+    if planned.ages:
+        small.append(context(" · ".join(safe(age) for age in planned.ages)))
+    if planned.best is None:
+        openings = [safe(one.sentence, 400) for one in planned.relaxations[:3]]
+        told = " ".join([f"{lead}: no offer fits now.", *openings])
+        return Message(clip(" ".join([told, *absent, *excluded]), 3_900), (section(told), *small))
+    rows = [cells(one) for one in options]
+    why = "\n".join(f"*#{one.rank}* {safe(one.why, 400)}" for one in options[:5])
+    taken = (*planned.assumed, *planned.best.estimate.assumptions)
+    fit = planned.best.estimate.fit
+    blocks = [section(lead), table([HEAD, *rows], RIGHT), section(why)]
+    blocks += [section(f"*Memory* {safe(fit, 400)}")] if fit else []
+    blocks.append(context("Assumed: " + " ".join(safe(one, 300) for one in taken)))
+    blocks += small
+    blocks.append(context(f"Rent it with {code(f'{command} provision {title(planned)}', 400)}"))
+    spoken = "; ".join(f"#{row[0]} {row[1]}, {row[5]}, {row[7]} expected ({row[8]})" for row in rows)
+    return Message(clip(f"{lead}: {safe(spoken, 3_000)}", 3_900), tuple(blocks))

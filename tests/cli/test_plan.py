@@ -1,0 +1,266 @@
+"""`gpu-shopper plan`: one plan out of clouds that really answer, and the same numbers at every door."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.lazy import build
+from bot.cli.plan import show, write
+from bot.practice.reader import all_text
+from bot.rules.grammar import Command, parse
+from bot.rules.job import job_request
+from bot.rules.policy import Policy
+from bot.rules.wording import usd
+from bot.services import planning
+from bot.services.chart import chart, front
+from bot.services.commands import Reply
+from bot.services.deliverables import (
+    CostEstimate,
+    InstanceManifest,
+    cost_estimate,
+    gpu_plan,
+    instance_manifest,
+    plan_head,
+    read_head,
+)
+from bot.slack.blocks.plan import plan as plan_message
+from ledger.db import Database
+from ledger.values import JobRequest
+from tests.cli.test_commands import elsewhere
+from tests.cli.test_inventory import clouds
+from tests.slack.conftest import Stage, staged
+from tests.support.clock import SteppedClock
+
+__all__ = ["clouds", "elsewhere"]
+
+SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
+POLICY = Policy()
+WORDS = "model=1B tokens=300M seq=2048 batch=512 precision=bf16 goal=24h"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture
+async def stage(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Stage]:
+    async with staged(sqlite_db, clock) as built:
+        yield built
+
+
+def asked(words: str) -> JobRequest:
+    found = parse(f"plan {words}")
+    assert isinstance(found, Command), found.message
+    assert found.args is not None
+    return job_request(found.args, POLICY, planning.LOOK_HOURS)
+
+
+async def planned(stage: Stage, words: str = WORDS) -> planning.Planned:
+    """A plan after the deeper pages were read, so that every question sees the same market."""
+    ctx = stage.ctx
+    await planning.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
+    await asyncio.gather(*ctx.catalog._deeper)
+    return await planning.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
+
+
+def schema(name: str) -> Any:
+    return json.loads((SCHEMAS / name).read_text(encoding="utf-8"))
+
+
+async def run(*arguments: str) -> tuple[int, str, str]:
+    result = await asyncio.to_thread(CliRunner().invoke, build(), ["plan", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+# ── one plan, every door ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_every_door_shows_the_same_numbers(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = await planned(stage)
+    assert made.best is not None
+    await stage.command("alice", f"/gpu plan {WORDS}")
+    slack = all_text(stage.ws.ephemerals("alice")[-1])
+    write(made, POLICY, tmp_path)
+    show(made)
+    terminal = capsys.readouterr().out
+    page = (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
+    document = json.loads((tmp_path / "cost_estimate.json").read_text(encoding="utf-8"))
+    manifest = json.loads((tmp_path / "instance_manifest.json").read_text(encoding="utf-8"))
+    head = read_head(page)
+    for option, told, line in zip(made.ranked.options, document["options"], head.options, strict=True):
+        costs = option.estimate
+        for shown in (usd(costs.expected_usd), f"{usd(costs.best_usd)}–{usd(costs.worst_usd)}", option.offer.id):
+            assert shown in slack
+            assert shown in terminal
+            assert shown in page
+        assert option.why in page
+        assert option.why in terminal
+        total = told["total_usd"]
+        assert Decimal(total["best"]) == costs.best_usd == line.best_usd
+        assert Decimal(total["expected"]) == costs.expected_usd == line.expected_usd
+        assert Decimal(total["worst"]) == costs.worst_usd == line.worst_usd
+        assert sum(Decimal(part["expected_usd"]) for part in told["components"]) == costs.expected_usd
+        assert Decimal(told["hours"]["expected"]) == costs.hours == line.hours
+        assert told["hours_known"] is True
+        assert Decimal(told["tokens_per_s"]["low"]) < Decimal(told["tokens_per_s"]["expected"])
+    assert head.recommended == manifest["resources"]["offer_id"] == made.best.offer.id
+    assert Decimal(manifest["lifecycle"]["total_cap_usd"]) == made.best.estimate.worst_usd
+    assert (tmp_path / "gpu_plan.png").read_bytes().startswith(PNG)
+
+
+async def test_the_files_keep_to_their_schemas_and_come_back_as_they_were(stage: Stage) -> None:
+    for words in (WORDS, "4090 6h", "model=1B 4090", f"{WORDS} price=$0.001"):
+        made = await planned(stage, words)
+        estimate, manifest = cost_estimate(made), instance_manifest(made, POLICY)
+        jsonschema.validate(json.loads(estimate.model_dump_json()), schema("cost_estimate.json"))
+        jsonschema.validate(json.loads(manifest.model_dump_json()), schema("instance_manifest.json"))
+        jsonschema.validate(plan_head(made).model_dump(mode="json"), schema("gpu_plan.json"))
+        assert CostEstimate.model_validate_json(estimate.model_dump_json()) == estimate
+        assert InstanceManifest.model_validate_json(manifest.model_dump_json()) == manifest
+        assert read_head(gpu_plan(made)) == plan_head(made)
+
+
+def test_a_page_without_a_head_is_refused() -> None:
+    for text in ("# no head", "x\n---\n"):
+        with pytest.raises(ValueError, match="begins with its head"):
+            read_head(text)
+
+
+async def test_a_missing_number_falls_back_to_hours_and_says_so(stage: Stage) -> None:
+    made = await planned(stage, "model=1B 4090")
+    assert made.best is not None
+    assert made.best.estimate.hours == 1
+    (told,) = made.unknown
+    assert told.startswith("How many tokens")
+    document = cost_estimate(made)
+    assert not document.options[0].hours_known
+    assert told in gpu_plan(made)
+    assert "(given)" in gpu_plan(made)
+    assert told in all_text_of(made)
+
+
+def all_text_of(made: planning.Planned) -> str:
+    return json.dumps(plan_message(made, "/gpu").payload(), ensure_ascii=False)
+
+
+async def test_a_closed_market_says_what_would_open_it_at_every_door(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = await planned(stage, f"{WORDS} price=$0.001")
+    assert made.best is None
+    (opening,) = (one for one in made.relaxations if one.word == "price")
+    write(made, POLICY, tmp_path)
+    show(made)
+    assert opening.sentence in (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
+    assert opening.sentence in capsys.readouterr().out
+    assert opening.instead.removeprefix("price=") in all_text_of(made)
+    assert instance_manifest(made, POLICY).resources is None
+    again = await planned(stage, f"{WORDS} {opening.instead.replace('/h', '')}")
+    assert again.ranked.answered == opening.opens
+
+
+# ── asking for a described run ───────────────────────────────────────────────────────────────────
+
+
+async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: Stage) -> None:
+    await stage.command("alice", "/gpu provision model=1B tokens=30M seq=2048 batch=64")
+    (request,) = (await stage.w.books()).requests
+    job = JobRequest.from_json(request.job)
+    assert job.work == ("model=1B", "tokens=30M", "seq=2048", "batch=64")
+    made = await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
+    assert made.best is not None
+    worst = made.best.estimate.worst_hours
+    assert worst is not None
+    assert worst <= job.hours < worst + Decimal("0.25")
+    options = (await stage.w.books()).options
+    assert options
+    assert all(one.worst_usd >= one.price_usd_h * job.hours for one in options)
+
+
+async def test_a_run_that_fits_nowhere_or_whose_time_nobody_knows_is_not_asked_for(stage: Stage) -> None:
+    await stage.command("alice", "/gpu provision 1x4090 model=70B tokens=30M")
+    told = all_text(stage.ws.ephemerals("alice")[-1])
+    assert "No offer fits this run now. With " in told
+    assert not (await stage.w.books()).requests
+    ctx = stage.ctx
+    wanted = replace(asked("model=1B tokens=1B"), work=("model=1B",))
+    unknown = await planning.rented_hours(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    assert isinstance(unknown, Reply)
+    assert unknown.sentence.startswith("Say for how long, such as 6h. How many tokens")
+
+
+# ── the command ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.usefixtures("clouds")
+async def test_a_file_is_planned_and_its_files_are_written(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "model: 1B\ntokens: 300M\nseq: 2048\nprecision: bf16\ncheckpointing: no\nclouds: [vast, runpod]\nmax:\n"
+    )
+    code, out, err = await run(str(job), "--out", str(tmp_path / "plan"), "--dry-run")
+    assert code == 0, err
+    assert "Plan for model=1B tokens=300M seq=2048 precision=bf16 checkpointing=no" in out
+    assert "tokens/s" in out
+    names = {path.name for path in (tmp_path / "plan").iterdir()}
+    assert names == {"gpu_plan.md", "gpu_plan.png", "cost_estimate.json", "instance_manifest.json"}
+    code, out, _ = await run("model=1B", "tokens=300M", "--json")
+    assert code == 0
+    jsonschema.validate(json.loads(out), schema("cost_estimate.json"))
+    code, out, _ = await run("model=1B", "tokens=300M", "price=$0.001")
+    assert (code, "No offer fits now." in out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        (None, ("none.yaml",), "cannot be read"),
+        ("[1, 2", ("job.yaml",), "cannot be read"),
+        ("- a\n", ("job.yaml",), "needs one word of the language a line"),
+        ("model: 7Q!\n", ("job.yaml",), "is not a model"),
+        (None, ("modle=7B",), "Did you mean model?"),
+        (None, ('model=7B" x="',), "double quote"),
+    ],
+)
+async def test_a_bad_job_is_explained(text: str | None, arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "job.yaml").write_text(text)
+    code, out, err = await run(*arguments)
+    assert (code, out) == (2, "")
+    assert says in " ".join(err.split())
+    assert "Traceback" not in err
+
+
+# ── the chart ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_front_is_what_nothing_beats_in_both() -> None:
+    assert front([(2, 5), (1, 9), (3, 6), (4, 1), (1, 9), (2, 7)]) == [(1, 9), (2, 5), (4, 1)]
+    assert front([]) == []
+
+
+async def test_the_chart_is_a_picture_with_one_mark_per_option(stage: Stage) -> None:
+    picture = chart(await planned(stage, f"{WORDS} spot=any"))
+    assert picture.startswith(PNG)
+    width, height = (int.from_bytes(picture[place : place + 4], "big") for place in (16, 20))
+    assert (width, height) == (1080, 660)
+    assert chart(await planned(stage, f"{WORDS} price=$0.001")) != picture
+
+
+def test_no_command_but_a_plans_files_loads_the_chart_library() -> None:
+    heavy = "[name for name in sys.modules if name.startswith(('matplotlib', 'numpy'))]"
+    code = f"import sys, bot.cli.plan, bot.slack.app; print({heavy})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\[\]\s*", done.stdout)
