@@ -36,7 +36,7 @@ class ApprovalPlan:
 class RequestFacts:
     """A request as it is when somebody decides.
 
-    `linked` are other identities of the requester (the person behind a REST key). `approvals` are the references of
+    `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of
     those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
     `worst_usd` belong to the option that is decided on; `cap_usd` is a limit that already holds. `decided_by` is how
     doors name whoever closed it.
@@ -125,7 +125,7 @@ def verdict(
     """
     refusal = _identity(policy, what.decision, request, decider) or _standing(what, request, now)
     if refusal is None and what.decision is Decision.APPROVE:
-        return _approve(approval_plan, what, request, decider)
+        return _approve(policy, approval_plan, what, request, decider)
     if refusal is None and what.decision is Decision.REJECT:
         return _reject(policy, what)
     return refusal or Verdict(True, "cancelled", "The request is cancelled.")
@@ -144,8 +144,21 @@ def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
 
 def is_requester(request: RequestFacts, actor: Actor) -> bool:
     """Whether `actor` asked for it, under this or a linked identity."""
-    own = (request.requester, *request.linked)
-    return any((actor.kind, actor.id) == (one.kind, one.id) and _same_team(actor, one) for one in own)
+    return any(_is(actor, one) for one in (request.requester, *request.linked))
+
+
+def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
+    """The other identities of one person, as the policy names them."""
+    people = [[_named(name) for name in names] for names in policy.same_person]
+    return tuple(one for names in people if any(_is(actor, one) for one in names) for one in names if one != actor)
+
+
+def _named(name: str) -> Actor:
+    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
+
+
+def _is(one: Actor, other: Actor) -> bool:
+    return (one.kind, one.id) == (other.kind, other.id) and _same_team(one, other)
 
 
 def _same_team(one: Actor, other: Actor) -> bool:
@@ -205,8 +218,11 @@ def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verd
     return None
 
 
-def _approve(needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts) -> Verdict:
-    if decider.actor.ref in request.approvals:
+def _approve(
+    policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
+) -> Verdict:
+    voters = [Actor.from_ref(ref) for ref in request.approvals]
+    if any(_is(one, voter) for one in (decider.actor, *linked(policy, decider.actor)) for voter in voters):
         return _no("already_voted", "You have approved this already; it waits for a second approver.")
     if needed.needs_override:
         return _no("override_first", "The override for more hours must be decided first.")

@@ -55,6 +55,11 @@ def read_range(text: str) -> Supported:
     return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
 
 
+def _is_name(text: str) -> bool:
+    """Whether `text` is a Slack id or an actor's reference."""
+    return re.fullmatch(r"[UW][A-Z0-9]+|(?:slack|consumer|operator):\S+", text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What a team allows. Amounts are dollars, times are seconds unless the name says hours."""
@@ -71,6 +76,12 @@ class Policy:
     )
     never_approve: tuple[str, ...] = field(
         default=(), metadata=_doc("May never decide, whatever list or group they are in: a denial wins.")
+    )
+    same_person: tuple[tuple[str, ...], ...] = field(
+        default=(),
+        metadata=_doc(
+            "Names of one person at different doors, such as a Slack id and an operator; they ask and decide as one."
+        ),
     )
     allow_self_approval: bool = field(
         default=False, metadata=_doc("An approver may approve what they asked for themselves.")
@@ -182,6 +193,10 @@ class Policy:
         """This policy, or ValueError with one sentence that names the setting and what a right value looks like."""
         shares = (self.assumed_reliability, self.assumed_datacenter_reliability, self.spot_interruption)
         rules = (
+            (
+                all(len(names) > 1 and all(map(_is_name, names)) for names in self.same_person),
+                "same_person needs two or more names for each person, for example [U012AB3CD, operator:ada]",
+            ),
             (self.price_tolerance >= 1, "price_tolerance must be at least 1, for example 1.10"),
             (0 < self.max_hours <= self.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"),
             (

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, plan, verdict
+from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, linked, plan, verdict
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap, total_cap
 from bot.rules.wording import Verdict, read_amount
@@ -103,9 +103,11 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
     request = ask.request
     job = JobRequest.from_json(request.job)
     decided = decision or Decision(ask.action)
+    requester = Actor.from_ref(request.requester)
     facts = RequestFacts(
         state=request.state,
-        requester=Actor.from_ref(request.requester),
+        requester=requester,
+        linked=linked(policy, requester),
         quote_version=request.quote_version,
         expires_at=request.expires_at,
         expected_usd=ask.option.expected_usd if ask.option else Decimal(0),

@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "approver_groups": ["S0614TZR7"],
         "may_approve_not_pinged": ["U012AB3CD"],
         "never_approve": ["U012AB3CD"],
+        "same_person": [["U012AB3CD", "operator:ada"]],
         "auto_approve_below_usd": 5,
         "auto_approve_signed_by": "U012AB3CD",
         "auto_approve_until": date(2026, 12, 31),

@@ -17,6 +17,7 @@ from bot.rules.approval import (
     Decision,
     DecisionInput,
     RequestFacts,
+    linked,
     plan,
     verdict,
 )
@@ -160,17 +161,17 @@ def test_a_denial_wins_over_every_list() -> None:
 
 @pytest.mark.parametrize("what", [APPROVE, REJECT])
 @pytest.mark.parametrize(
-    ("requester", "linked"),
+    ("requester", "known_as"),
     [
         (BOSS, ()),
         (Actor(ActorKind.SLACK, "U2"), ()),
         (Actor(ActorKind.CONSUMER, "K1"), (BOSS,)),
     ],
 )
-def test_nobody_decides_what_they_asked_for(what: DecisionInput, requester: Actor, linked: tuple[Actor, ...]) -> None:
-    assert judge(what, requester=requester, linked=linked).code == "requester"
+def test_nobody_decides_what_they_asked_for(what: DecisionInput, requester: Actor, known_as: tuple[Actor, ...]) -> None:
+    assert judge(what, requester=requester, linked=known_as).code == "requester"
     allowed = replace(POLICY, allow_self_approval=True)
-    assert judge(what, policy=allowed, requester=requester, linked=linked).allowed
+    assert judge(what, policy=allowed, requester=requester, linked=known_as).allowed
 
 
 def test_the_same_id_in_another_team_is_another_person() -> None:
@@ -233,6 +234,24 @@ def test_two_approvers_are_two_people_who_choose_the_same_offer() -> None:
     found = judge(elsewhere, second, needed=two, **after)
     assert found.code == "other_offer"
     assert "vast:1" in found.sentence
+
+
+ADA = Actor(ActorKind.OPERATOR, "ada")
+ONE_PERSON = replace(POLICY, same_person=(("U2", "operator:ada"), ("U9", "consumer:K9"))).validated()
+
+
+def test_the_other_names_of_a_person_are_those_of_the_policy() -> None:
+    assert linked(POLICY, BOSS) == ()
+    assert linked(ONE_PERSON, BOSS) == (Actor(ActorKind.SLACK, "U2"), ADA)
+    assert linked(ONE_PERSON, ADA) == (Actor(ActorKind.SLACK, "U2"),)
+    assert linked(ONE_PERSON, OTHER) == ()
+
+
+def test_one_person_with_two_names_is_one_of_two_approvers() -> None:
+    two = replace(ONE, required=2)
+    after: dict[str, Any] = {"approvals": (BOSS.ref,), "chosen_offer_id": "vast:1"}
+    assert judge(who=DeciderFacts(ADA), needed=two, **after).code == "approved"
+    assert judge(who=DeciderFacts(ADA), needed=two, policy=ONE_PERSON, **after).code == "already_voted"
 
 
 def test_one_rejection_ends_it_even_after_an_approval() -> None:

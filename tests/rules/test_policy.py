@@ -42,6 +42,8 @@ def test_the_defaults_are_valid_and_documented() -> None:
         ({"image_capabilities": {"x": "9.0-5.0"}}, "image_capabilities"),
         ({"blocked_hosts": ("51234",)}, "blocked_hosts"),
         ({"blocked_countries": ("China",)}, "blocked_countries"),
+        ({"same_person": (("U012AB3CD",),)}, "same_person"),
+        ({"same_person": (("U012AB3CD", "ada"),)}, "same_person"),
     ],
 )
 def test_an_unusable_policy_names_the_setting(change: dict[str, Any], named: str) -> None:

@@ -237,3 +237,12 @@ async def test_an_option_of_a_cloud_that_is_gone_is_refused_and_another_one_is_n
     other = next(option.rank for option in view.options if option.cloud != gone)
     assert (await w.decide(request_id, rank=other)).code == "approved"
     assert (await w.view(request_id)).instances[0].cloud != gone
+
+
+async def test_nobody_decides_what_they_asked_for_under_another_name(w: World) -> None:
+    ada = Actor(ActorKind.OPERATOR, "ada")
+    w.tune(approvers=(BOB.id, ada.ref), same_person=((ALICE.id, ada.ref),))
+    request_id = str((await w.ask(ALICE)).data["request_id"])
+    await w.settle()
+    assert (await w.decide(request_id, ada)).code == "requester"
+    assert (await w.cancel(request_id, ada)).code == "cancelled"
