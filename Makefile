@@ -35,7 +35,7 @@ soak: $(READY) ## The tests that kill, race and repeat, at full size.
 	@$(BIN)/python tests/support/chromium.py
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --soak --timeout 600 tests/e2e tests/faults
 
-bench: $(READY) ## Measure: the market of 20,000 offers, 200 signed commands a second for 30 s, then saturation beside a bare Bolt app.
+bench: $(READY) ## Measure: the market, ranking 100,000 offers, throughput (with GPU_SHOPPER_DATA), 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code.

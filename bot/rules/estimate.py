@@ -136,9 +136,13 @@ def _of_the_run(run: RunTime) -> dict[str, Any]:
 
 def unpriced(offer: Offer, *, free: bool) -> bool:
     """Whether any price of an offer is bad data, so that no total can be told."""
-    extras = (offer.storage_usd_h, offer.egress_usd_gb, offer.ingress_usd_gb)
-    bad_extra = any(not extra.is_finite() or extra > MOST_USD_H for extra in extras)
+    bad_extra = _bad(offer.storage_usd_h) or _bad(offer.egress_usd_gb) or _bad(offer.ingress_usd_gb)
     return bad_extra or bad_price(offer.price_usd_h, free=free)
+
+
+def _bad(extra: Decimal) -> bool:
+    """Whether a price beside the hourly one is not believed; most of them are zero."""
+    return bool(extra) and (not extra.is_finite() or extra > MOST_USD_H)
 
 
 def scenarios(

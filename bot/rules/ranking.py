@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
-from bot.rules.estimate import Estimate, Scenario, estimate, loss_chance, lost_share, parts, reliability, scenarios
+from bot.rules.estimate import Estimate, Scenario, estimate, lost_share, parts, reliability, scenarios
 from bot.rules.excluding import EXCLUSIONS, Excluded, excluded, reason
 from bot.rules.grammar_run import workload_of
 from bot.rules.policy import Policy
@@ -25,7 +25,7 @@ from providers.base import Capabilities, Offer, Stock
 BEST_COST = "best cost-efficiency"
 BEST_STABILITY = "best stability"
 FASTEST = "fastest within budget"
-_ZERO = Decimal(0)
+_ZERO, _ONE = Decimal(0), Decimal(1)
 
 #: Where an option stands before any price is looked at.
 IN_TIME, LATE, UNKNOWN_TIME = range(3)
@@ -69,12 +69,26 @@ class _Scored:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """The expected scenario of one cloud and number of one GPU, with the parts that an unrounded total multiplies."""
+    """The expected scenario of one cloud and number of one GPU, with the hours that an unrounded total multiplies:
+    certain ones, those of the penalty, and, where the loss is in proportion to its chance, those of the loss."""
 
     run: RunTime | None
     tier: int
     scenario: Scenario
     certain_h: Decimal
+    risk_h: Decimal
+    lost_h: Decimal | None
+    losses_h: dict[Decimal, Decimal] = field(default_factory=dict)
+
+    def lost(self, chance: Decimal) -> Decimal:
+        """The hours that a chance of losing the host costs. The same few chances come again and again."""
+        if self.lost_h is not None:
+            return self.lost_h * chance
+        found = self.losses_h.get(chance)
+        if found is None:
+            found = self.scenario.work_h * lost_share(chance, self.scenario)
+            self.losses_h[chance] = found
+        return found
 
 
 class _Cases:
@@ -87,17 +101,25 @@ class _Cases:
         self._whole = whole
         self._work = workload_of(job)
         self._runs: dict[tuple[str, int], RunTime] = {}
-        self._known: dict[tuple[str, str, int], _Case] = {}
+        self._known: dict[str | tuple[str, str, int], _Case] = {}
 
     def of(self, offer: Offer) -> _Case:
         """The case of an offer."""
-        key = (offer.cloud, offer.gpu, offer.gpu_count) if self._work is not None else (offer.cloud, "", 0)
+        key = offer.cloud if self._work is None else (offer.cloud, offer.gpu, offer.gpu_count)
         found = self._known.get(key)
         if found is None:
             run = self.run(offer)
             expected = scenarios(self._job, self._policy, self._able[offer.cloud], run, whole=self._whole)[1]
             certain_h = expected.compute_h + expected.startup_h + expected.work_h * expected.retries
-            found = _Case(run, self._tier(run), expected, certain_h)
+            linear = expected.checkpointing is None
+            found = _Case(
+                run=run,
+                tier=self._tier(run),
+                scenario=expected,
+                certain_h=certain_h,
+                risk_h=self._policy.risk_weight * expected.work_h,
+                lost_h=expected.work_h * expected.interruptions if linear else None,
+            )
             self._known[key] = found
         return found
 
@@ -143,11 +165,12 @@ class _Field:
             needed_s = case.run.hours.expected * 3600
             if offer.available_for_s is not None and offer.available_for_s < needed_s:
                 return "too_short"
-        total, risk = _near(offer, case, self._policy)
+        trusted = reliability(offer, self._policy)
+        total, risk = _near(offer, case, trusted, self._policy)
         budget = self._job.budget_cap_usd
         if budget is not None and total > budget - _ROUNDING_USD and self.exact(offer).expected_usd > budget:
             return "budget"
-        self.near.append(((case.tier, total + risk), reliability(offer, self._policy), offer))
+        self.near.append(((case.tier, total + risk), trusted, offer))
         return None
 
     def exact(self, offer: Offer) -> _Scored:
@@ -199,20 +222,20 @@ def _by_order(one: _Scored) -> tuple[Decimal | int | str, ...]:
     return one.order
 
 
-def _near(offer: Offer, case: _Case, policy: Policy) -> tuple[Decimal, Decimal]:
+def _near(offer: Offer, case: _Case, trusted: Decimal, policy: Policy) -> tuple[Decimal, Decimal]:
     """The sum of `parts` and the penalty, without rounding."""
     expected = case.scenario
     price = offer.price_usd_h or _ZERO
     stored = min(max(offer.storage_usd_h, _ZERO), price)
-    chance = loss_chance(offer, policy)
+    chance = min(1 - trusted + policy.spot_interruption, _ONE) if offer.spot else 1 - trusted
     hourly = price - stored
-    total = hourly * (case.certain_h + expected.work_h * lost_share(chance, expected))
+    total = hourly * (case.certain_h + case.lost(chance))
     total += stored * expected.storage_h + expected.store_usd
     if offer.egress_usd_gb > 0:
         total += offer.egress_usd_gb * expected.egress_gb
     if offer.ingress_usd_gb > 0:
         total += offer.ingress_usd_gb * expected.ingress_gb
-    return total, policy.risk_weight * chance * hourly * expected.work_h
+    return total, case.risk_h * chance * hourly
 
 
 def _stability(offer: Offer) -> tuple[int, int, int]:
@@ -237,11 +260,11 @@ def rank(
     cases = _Cases(job, policy, capabilities_by_cloud, whole=whole)
     images = {cloud: policy.capabilities_of(job.image or policy.image(cloud)) for cloud in capabilities_by_cloud}
     left_out: dict[str, list[str]] = {}
-    field = _Field(job, policy, cases)
+    kept = _Field(job, policy, cases)
     for offer in offers:
         able = capabilities_by_cloud.get(offer.cloud)
         code = "cloud_unknown" if able is None else reason(offer, job, policy, able.free, images[offer.cloud])
-        code = code or field.add(offer)
+        code = code or kept.add(offer)
         if code is not None:
             left_out.setdefault(code, []).append(offer.id)
     count = max(policy.options_shown if top is None else top, 1)
@@ -249,13 +272,13 @@ def rank(
     def costs(offer: Offer) -> Estimate:
         return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
 
-    shown = _shown(field, count) if field.near else []
+    shown = _shown(kept, count) if kept.near else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
     options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
     return Ranked(
         options=tuple(options),
         excluded=tuple(excluded(code, left_out[code]) for code in EXCLUSIONS if code in left_out),
-        answered=len(field.near),
+        answered=len(kept.near),
     )
 
 
@@ -263,8 +286,8 @@ def _score(offer: Offer, job: JobRequest, policy: Policy, case: _Case) -> _Score
     """The keys to sort by. Each later key only breaks ties, and better is always smaller, so that no offer ever stands
     above one that is at least as good in everything."""
     expected = sum(parts(offer, case.scenario, policy), Decimal(0))
-    risk = _near(offer, case, policy)[1].quantize(_MICRO)
     trusted = reliability(offer, policy)
+    risk = _near(offer, case, trusted, policy)[1].quantize(_MICRO)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     stock = -_STOCK[offer.stock]
@@ -281,10 +304,10 @@ def _score(offer: Offer, job: JobRequest, policy: Policy, case: _Case) -> _Score
 _STOCK = {None: 0, Stock.NONE: 0, Stock.LOW: 0, Stock.MEDIUM: 1, Stock.HIGH: 2}
 
 
-def _shown(field: _Field, count: int) -> list[tuple[int, _Scored, tuple[str, ...]]]:
+def _shown(found: _Field, count: int) -> list[tuple[int, _Scored, tuple[str, ...]]]:
     """The options to show with their place from 0 and their marks: first ones, then marked ones further down."""
-    first = list(enumerate(field.cheapest(count)))
-    stable, fastest = field.stable(), field.fastest()
+    first = list(enumerate(found.cheapest(count)))
+    stable, fastest = found.stable(), found.fastest()
     marked = [(stable, BEST_STABILITY), *([(fastest, FASTEST)] if fastest is not None else [])]
     below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
     kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import Callable, Coroutine
@@ -16,6 +17,9 @@ from tests.bench import processes
 from tests.bench.latency import measure as measure_latency
 from tests.bench.load import Result, closed_loop, open_loop, signed, slash_command
 from tests.bench.market import market as measure_market
+from tests.bench.ranking import ranking as measure_ranking
+from tests.bench.throughput_check import main as check_throughput
+from tests.bench.throughput_data import FILE, VARIABLE, folder
 
 RATE = 200.0
 SECONDS = 30.0
@@ -98,6 +102,24 @@ async def market() -> None:
         _line(name, value, aim)
 
 
+async def ranking() -> None:
+    """What ranking a large market costs, beside a peer."""
+    print("\nRanking: offers in memory, with every total, beside gpuhunt's query for the same rows")
+    for name, value, aim in measure_ranking():
+        _line(name, value, aim)
+
+
+async def throughput() -> None:
+    """How well tokens/s are predicted, where the published measurements are at hand."""
+    print("\nThroughput: published measurements that the prediction has not seen")
+    if not (os.environ.get(VARIABLE) and (folder() / FILE).exists()):
+        print(f"  skipped: set {VARIABLE} to the folder with the published measurements", flush=True)
+        return
+    print(end="", flush=True)
+    if check_throughput([]):
+        raise SystemExit("the throughput targets are missed")
+
+
 async def latency() -> None:
     """What people wait for."""
     print("\nWaiting: a whole service in one process, with the sandboxes of all clouds")
@@ -111,6 +133,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the load")
     runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "market": market,
+        "ranking": ranking,
+        "throughput": throughput,
         "latency": latency,
         "ack": lambda: ack(chosen.seconds, None),
         "saturation": saturation,

@@ -197,11 +197,11 @@ def _print_fit(rows: Sequence[Measured]) -> None:
 _TERMS: dict[tuple[Measured, Exponents], tuple[float, ...]] = {}
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every target is met."""
     parser = argparse.ArgumentParser(description="Throughput against published measurements.")
     parser.add_argument("--fit", action="store_true", help="print the coefficients and what each fold chose")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     every = load(folder() / FILE)
     rows, fp8 = [row for row in every if not row.is_fp8], [row for row in every if row.is_fp8]
     for choice in CHOICES:
