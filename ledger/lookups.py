@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import may_lock
@@ -229,6 +229,22 @@ async def open_strays(tx: AsyncSession, cloud: str, account: str) -> list[Stray]
             select(Stray).where(Stray.cloud == cloud, Stray.account == account, Stray.state != StrayState.GONE)
         )
     )
+
+
+async def waiting_strays(tx: AsyncSession) -> list[Stray]:
+    """Strays of any account that wait for an operator."""
+    return list(await tx.scalars(select(Stray).where(Stray.state == StrayState.QUARANTINED)))
+
+
+async def every_stray(tx: AsyncSession) -> list[Stray]:
+    """All strays, those that wait for an operator first, then the newest."""
+    waits = case((Stray.state == StrayState.QUARANTINED, 0), else_=1)
+    return list(await tx.scalars(select(Stray).order_by(waits, Stray.first_seen_at.desc(), Stray.id)))
+
+
+async def stray_by_id(tx: AsyncSession, stray_id: str) -> Stray | None:
+    """One stray."""
+    return await tx.get(Stray, stray_id)
 
 
 async def message_of(tx: AsyncSession, subject: str, destination: str) -> Notification | None:

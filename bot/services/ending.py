@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from bot.services import asking
+from bot.services import asking, recovery
 from bot.services.context import Context
 from bot.services.settling import end_instance, settle
 from ledger.claims import Claim, claim, release
@@ -71,6 +71,11 @@ async def terminate_due(ctx: Context) -> int:
 async def _terminate(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
+        recovering = await recovery.is_on(tx)
+    if recovering:
+        async with ctx.db.write() as tx:
+            await release(tx, Instance, held, due_at=ctx.clock.now() + recovery.HOLD)
+        return
     acked_at, problem = row.terminate_acked_at, ""
     try:
         if row.ref is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from bot.rules.spend import RequoteOutcome, requote
-from bot.services import asking
+from bot.services import asking, recovery
 from bot.services.context import Context
 from bot.services.ending import page
 from bot.services.offers import offer_from_json, offer_to_json
@@ -46,6 +46,7 @@ class _Work:
     session: Session
     grant: GrantRow
     keys: tuple[str, ...]
+    recovering: bool
 
     @property
     def job(self) -> JobRequest:
@@ -71,6 +72,9 @@ async def _send(ctx: Context, held: Claim) -> None:
             async with ctx.db.write() as tx:
                 await asking.withdraw_ready(tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM)
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
+        elif work.recovering:
+            async with ctx.db.write() as tx:
+                await release(tx, Instance, held, due_at=ctx.clock.now() + recovery.HOLD)
         elif provider is None or provider.account != work.instance.account:
             # The row's account is where its instance is looked for, so nothing is sent to another one.
             sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
@@ -93,6 +97,7 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
             session,
             await tx.get_one(GrantRow, instance.grant_id),
             (key.public_key,) if key else (),
+            await recovery.is_on(tx),
         )
 
 

@@ -10,8 +10,9 @@ from decimal import Decimal
 
 from bot.rules.breaker import trips
 from bot.rules.labels import LabelKind, LabelReading
+from bot.services import recovery
 from bot.services.context import Context
-from bot.services.ending import page
+from bot.services.ending import OPERATORS, page
 from bot.services.metering import accrue_stray
 from ledger.events import announce, record
 from ledger.lookups import instances_by_label, open_strays
@@ -42,10 +43,11 @@ async def note_strays(ctx: Context, provider: Provider, listing: Listing, runnin
     async with ctx.db.read() as tx:
         finds = await _finds(ctx, tx, listing)
         known = {stray.ref: stray for stray in await open_strays(tx, listing.cloud, listing.account)}
+        recovering = await recovery.is_on(tx)
     if not finds and not known:
         return False
     now = ctx.clock.now()
-    condemned = [find for find in finds if _is_condemned(ctx, known.get(find.item.ref), find, now)]
+    condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
     problem = trips(running, len(condemned), 0)
     if problem:
         await page(ctx, f"breaker/{listing.cloud}", f"{listing.cloud}: {problem}")
@@ -78,11 +80,13 @@ def _is_stray(find: _Find) -> bool:
     return find.row.ref is not None and find.row.ref != find.item.ref
 
 
-def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime) -> bool:
-    """Two sightings far enough apart condemn what has a row; what has none is never ended at sight."""
-    if stray is None or find.row is None:
+def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
+    """Two sightings far enough apart condemn what has a row; what has none is ended on an operator's word alone."""
+    if stray is None:
         return False
-    return now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+    if find.row is None:
+        return stray.state is StrayState.CONDEMNED
+    return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
 
 
 async def _sighted(
@@ -94,7 +98,9 @@ async def _sighted(
             await _first_sighting(tx, find, listing, reason, now)
             return
         await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
-        if condemn and stray.state in (StrayState.SEEN, StrayState.QUARANTINED):
+        if stray.state is StrayState.QUARANTINED:
+            await recovery.page_again(tx, stray, ctx.timing.recovery_page_s, now, OPERATORS)
+        if condemn and stray.state is StrayState.SEEN:
             await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=reason)
 
 
@@ -122,7 +128,7 @@ async def _first_sighting(tx: Tx, find: _Find, listing: Listing, reason: str, no
         return
     record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
     if find.row is None:
-        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination="channel:operators")
+        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
 
 
 def _unbooked_from(find: _Find) -> datetime | None:

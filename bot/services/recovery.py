@@ -1,0 +1,59 @@
+"""Recovery: an instance of ours without a row means that the ledger has lost something, so nothing is done on its word.
+
+While one waits, nothing is bought and nothing is ended: a ledger that was restored from a copy may know neither what
+runs nor what was extended since. The operators are paged until one of them says that the instance is to end, or until
+it is gone.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from bot.services.commands import Reply
+from ledger.db import Database
+from ledger.events import announce
+from ledger.lookups import notification_of, stray_by_id, waiting_strays
+from ledger.models import Stray
+from ledger.moves import StaleMove, move
+from ledger.states import NotificationKind, StrayState
+from ledger.values import Actor
+from ledger.writes import Tx
+
+#: How long held work waits before it looks again.
+HOLD = timedelta(seconds=30)
+
+
+async def is_on(tx: Tx) -> bool:
+    """Whether an instance waits for an operator's word."""
+    return bool(await waiting_strays(tx))
+
+
+async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destination: str) -> None:
+    """One more page for each pause that has passed since it was first seen; each is a message of its own."""
+    number = int((now - stray.first_seen_at).total_seconds() // pause_s)
+    subject, kind = f"{stray.id}/{number}", NotificationKind.OPERATOR_PAGE
+    if number < 1 or await notification_of(tx, kind, subject, destination) is not None:
+        return
+    sentence = (
+        f"{stray.cloud} instance {stray.ref} carries our label and has no row here. While it waits, nothing is bought "
+        f"and nothing is ended. End it there, or with gpu-shopper strays condemn {stray.id}."
+    )
+    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
+
+
+async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
+    """An operator's word that a waiting instance is to end; the next look at its cloud ends it."""
+    if not reason.strip():
+        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'a test of last week'.")
+    try:
+        async with db.write() as tx:
+            stray = await stray_by_id(tx, stray_id)
+            if stray is None:
+                return Reply(False, "unknown_id", f"There is no stray {stray_id}; gpu-shopper strays list shows them.")
+            only = frozenset({StrayState.QUARANTINED})
+            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
+    except StaleMove:
+        return Reply(
+            False, "stale", f"{stray_id} does not wait any more; gpu-shopper strays list shows what became of it."
+        )
+    return Reply(True, "condemned", f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud.")

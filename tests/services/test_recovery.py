@@ -1,0 +1,107 @@
+"""An instance of ours without a row: nothing is bought and nothing dies until an operator has spoken, or it is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.services import recovery
+from ledger.models import Stray
+from ledger.states import InstanceState, SessionState, StrayState
+from ledger.values import Actor, ActorKind, new_id
+from providers.sandbox.vast.cloud import VastSandbox
+from tests.support.world import World
+
+ADA = Actor(ActorKind.OPERATOR, "ada")
+
+
+def rent(w: World, name: str) -> str:
+    """Somebody makes an instance at Vast.ai behind our back; its id there."""
+    vast = w.clouds["vast"]
+    assert isinstance(vast, VastSandbox)
+    made = vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+    return str(made.ref)
+
+
+async def rowless(w: World) -> Stray:
+    """An instance with a valid label that the ledger knows nothing of, as after a restore from a copy."""
+    ref = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
+    await w.run(30, 30)
+    (stray,) = [stray for stray in (await w.books()).strays if stray.ref == ref]
+    assert stray.state is StrayState.QUARANTINED
+    return stray
+
+
+async def states(w: World, request_id: str) -> tuple[SessionState, InstanceState]:
+    view = await w.view(request_id)
+    assert view.session is not None
+    return view.session.state, view.instances[-1].state
+
+
+async def test_nothing_is_bought_meanwhile_and_an_operators_word_ends_it(w: World) -> None:
+    stray = await rowless(w)
+    request_id = await w.approved(candidates=("runpod",))
+    await w.run(120, 30)
+    assert await states(w, request_id) == (SessionState.QUEUED, InstanceState.READY)
+    assert w.engine.creates == []
+    reply = await recovery.condemn(w.ctx.db, stray.id, ADA, "a test of last week", w.clock.now())
+    assert (reply.ok, reply.code) == (True, "condemned")
+    await w.run(180, 30)
+    books = await w.books()
+    assert [row.state for row in books.strays] == [StrayState.GONE]
+    assert await states(w, request_id) == (SessionState.RUNNING, InstanceState.LIVE)
+    (word,) = [event for event in books.events if event.after == StrayState.CONDEMNED]
+    assert (word.actor, word.reason) == (ADA.ref, "a test of last week")
+
+
+async def test_nothing_is_ended_meanwhile(w: World) -> None:
+    request_id = await w.running(candidates=("vast",))
+    twin = rent(w, (await w.books()).instances[0].name)
+    stray = await rowless(w)
+    await w.end(request_id)
+    await w.run(180, 30)
+    assert len(w.alive()) == 3
+    assert await states(w, request_id) == (SessionState.TERMINATING, InstanceState.TERMINATING)
+    await recovery.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
+    await w.run(300, 30)
+    assert w.alive() == []
+    assert {row.ref for row in (await w.books()).strays if row.state is StrayState.GONE} == {twin, stray.ref}
+
+
+async def test_it_is_over_when_the_instance_is_gone(w: World) -> None:
+    stray = await rowless(w)
+    request_id = await w.approved(candidates=("runpod",))
+    w.clouds["vast"].disturb(stray.ref, "vanish")
+    await w.run(180, 30)
+    assert await states(w, request_id) == (SessionState.RUNNING, InstanceState.LIVE)
+
+
+async def test_the_operators_are_paged_again_and_again(w: World) -> None:
+    stray = await rowless(w)
+    await w.run(1500, 300)
+    assert w.board.kinds(stray.id) == ["stray.found"]
+    await w.run(600, 300)
+    assert w.board.kinds(stray.id) == ["stray.found", "operator.page"]
+    await w.run(1800, 300)
+    assert w.board.kinds(stray.id) == ["stray.found", "operator.page", "operator.page"]
+    pages = [note for note in (await w.books()).notifications if note.subject.startswith(f"{stray.id}/")]
+    assert all(f"gpu-shopper strays condemn {stray.id}" in page.body["text"] for page in pages)
+
+
+@pytest.mark.parametrize(
+    ("which", "reason", "code"), [("str_nothing", "why", "unknown_id"), ("it", " ", "reason_needed")]
+)
+async def test_a_word_that_cannot_be_taken_is_explained(w: World, which: str, reason: str, code: str) -> None:
+    stray = await rowless(w)
+    reply = await recovery.condemn(w.ctx.db, stray.id if which == "it" else which, ADA, reason, w.clock.now())
+    assert (reply.ok, reply.code) == (False, code)
+    assert [row.state for row in (await w.books()).strays] == [StrayState.QUARANTINED]
+
+
+async def test_a_second_word_changes_nothing(w: World) -> None:
+    stray = await rowless(w)
+    await recovery.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
+    again = await recovery.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
+    assert (again.ok, again.code) == (False, "stale")
+    await w.run(180, 30)
+    gone = await recovery.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
+    assert (gone.ok, gone.code) == (False, "stale")
