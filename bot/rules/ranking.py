@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from bot.rules.estimate import Estimate, Scenario, estimate, lost_share, parts, reliability, scenarios
@@ -129,7 +129,9 @@ class _Cases:
             return None
         key = offer.gpu, offer.gpu_count
         if key not in self._runs:
-            self._runs[key] = run_time(self._work, *key, self._job.hours)
+            found = run_time(self._work, *key, self._job.hours)
+            over_h = found.hours.expected - self._job.hours if self._whole and found.known else _ZERO
+            self._runs[key] = replace(found, late_h=max(found.late_h, over_h))
         return self._runs[key]
 
     def _tier(self, run: RunTime | None) -> int:
@@ -137,7 +139,7 @@ class _Cases:
             return IN_TIME
         if not run.known:
             return UNKNOWN_TIME
-        return LATE if run.late_h or (self._whole and run.hours.expected > self._job.hours) else IN_TIME
+        return LATE if run.late_h else IN_TIME
 
 
 _Near = tuple[int, Decimal]

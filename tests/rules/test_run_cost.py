@@ -270,6 +270,7 @@ def test_what_is_rented_may_last_all_of_its_hours() -> None:
     tight = replace(wanted(), hours=Decimal("0.1"))
     late = rank([h100("1"), h100("2", gpu="X9000")], tight, POLICY, CLOUDS, whole=True)
     assert keys(late) == ["1", "2"]
+    assert late.options[0].estimate.late_hours == run().hours.expected - Decimal("0.1")
 
 
 MARKET = st.lists(REAL, min_size=1, max_size=8, unique_by=lambda one: one.id)
