@@ -74,7 +74,7 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -
         return "image"
     if policy.blocked_hosts and not _hosts(offer).isdisjoint(policy.blocked_hosts):
         return "host_blocked"
-    if any(in_region(offer, country) for country in policy.blocked_countries):
+    if policy.blocked_countries and any(in_region(offer, country) for country in policy.blocked_countries):
         return "country_blocked"
     if not gpu.count_min <= offer.gpu_count <= min(gpu.count_max, policy.max_gpus):
         return "count"

@@ -47,6 +47,12 @@ def hours(amount: Decimal) -> str:
     return plural(_rounded(amount, Decimal("0.01")), "hour")
 
 
+def short_hours(amount: Decimal) -> str:
+    """A time in hours as the `/gpu` language reads it: `6h`, `90m`."""
+    whole = amount == amount.to_integral_value()
+    return f"{amount.to_integral_value():f}h" if whole else f"{(amount * 60).to_integral_value():f}m"
+
+
 def _rounded(amount: Decimal, places: Decimal) -> Decimal:
     # What nobody means is shown as a bound: Decimal refuses to round numbers of more than 28 digits.
     bound = min(max(amount, -_LARGEST), _LARGEST)

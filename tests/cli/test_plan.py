@@ -132,6 +132,17 @@ async def test_the_files_keep_to_their_schemas_and_come_back_as_they_were(stage:
         assert read_head(gpu_plan(made)) == plan_head(made)
 
 
+@pytest.mark.parametrize("words", [WORDS, "4090 6h", "model=1B 4090"])
+async def test_the_hint_of_a_plan_can_be_typed_and_asks_for_its_first_offer(stage: Stage, words: str) -> None:
+    made = await planned(stage, words)
+    assert made.best is not None
+    (hint,) = re.findall(r"`/gpu (provision [^`]*)`", all_text_of(made))
+    found = parse(hint)
+    assert isinstance(found, Command)
+    assert found.args is not None
+    assert found.args.offer_id == made.best.offer.id
+
+
 def test_a_page_without_a_head_is_refused() -> None:
     for text in ("# no head", "x\n---\n"):
         with pytest.raises(ValueError, match="begins with its head"):

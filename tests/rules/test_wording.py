@@ -78,3 +78,8 @@ def test_whole_numbers_keep_their_zeros() -> None:
 )
 def test_typed_amounts(typed: str, amount: str | None) -> None:
     assert wording.read_amount(typed) == (None if amount is None else Decimal(amount))
+
+
+@pytest.mark.parametrize(("amount", "said"), [("6", "6h"), ("1.5", "90m"), ("6.00", "6h"), ("0.25", "15m")])
+def test_a_time_as_people_type_it(amount: str, said: str) -> None:
+    assert wording.short_hours(Decimal(amount)) == said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bot.rules.ranking import RankedOption
-from bot.rules.wording import hours, rate
+from bot.rules.wording import hours, rate, short_hours
 from bot.services.catalog import Inventory
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.offers import Line, left_out, offers_table, reasons, spoken
@@ -27,7 +27,7 @@ def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
     ids = "\n".join(
         f"#{one.rank} {code(one.offer.id)} {rate(one.price_usd_h)}, {dollars(one.expected_usd)}" for one in lines
     )
-    example = f"{command} provision offer={lines[0].offer.id} {_short(job)}"
+    example = f"{command} provision offer={lines[0].offer.id} {short_hours(job.hours)}"
     hint = f"{found.ranked.answered} offers answered. Rent one with {code(example)}"
     why = reasons(lines)
     blocks = (section(title), offers_table(lines), *([why] if why else []), section(ids), *more, context(hint))
@@ -46,9 +46,3 @@ def _line(option: RankedOption) -> Line:
         option.marks,
         option.why,
     )
-
-
-def _short(job: JobRequest) -> str:
-    """The hours as the grammar reads them."""
-    whole = job.hours == job.hours.to_integral_value()
-    return f"{job.hours.to_integral_value():f}h" if whole else f"{(job.hours * 60).to_integral_value():f}m"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bot.rules.ranking import RankedOption
+from bot.rules.wording import short_hours
 from bot.services.plan_text import HEAD, RIGHT, cells, title
 from bot.services.planning import Planned
 from bot.slack.blocks.parts import Block, Message, clip, code, context, safe, section, table
@@ -29,6 +31,12 @@ def plan(planned: Planned, command: str) -> Message:
     blocks += [section(f"*Memory* {safe(fit, 400)}")] if fit else []
     blocks.append(context("Assumed: " + " ".join(safe(one, 300) for one in taken)))
     blocks += small
-    blocks.append(context(f"Rent it with {code(f'{command} provision {title(planned)}', 400)}"))
+    blocks.append(context(f"Rent the first with {code(f'{command} provision {_words(planned.best, planned)}', 400)}"))
     spoken = "; ".join(f"#{row[0]} {row[1]}, {row[5]}, {row[7]} expected ({row[8]})" for row in rows)
     return Message(clip(f"{lead}: {safe(spoken, 3_000)}", 3_900), tuple(blocks))
+
+
+def _words(best: RankedOption, planned: Planned) -> str:
+    """What to type after `provision`: the offer, and the run or, where its time is not known, the hours."""
+    known = best.estimate.worst_hours is not None
+    return f"offer={best.offer.id} {' '.join(planned.job.work) if known else short_hours(planned.job.hours)}"
