@@ -67,7 +67,10 @@ async def test_a_walk_by_form(p: Play) -> None:
     form = await alice.view()
     assert form.title == "Ask for GPUs"
     empty = await alice.submit(form, {})
-    assert empty.errors == {"hours": "Please complete this required field."}
+    assert empty.errors == {
+        "typed": "Choose a GPU above or type one, such as 4090.",
+        "hours": "Say for how long, such as 6h or 90m.",
+    }
     wrong = await alice.submit(form, {"typed": "RTX 9999", "hours": "0h", "max": "-5"})
     assert set(wrong.errors) == {"typed", "hours", "max"}
     assert "above zero" in wrong.errors["hours"]
