@@ -278,8 +278,10 @@ def _word(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
         value = operator + value
     elif operator != "=":
         raise BadWord(f"{operator} works with memory only; write {found.example}.")
-    work = {"work": work_word(found.key, value, fields.get("work", ()))} if found.key in SHARED else {}
-    return {**found.read(value, policy), **work}, gpu_text
+    read = found.read(value, policy)
+    if found.key in SHARED:
+        read = {**read, "work": work_word(found.key, value, fields.get("work", ()))}
+    return read, gpu_text
 
 
 def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[Fields, str]:
