@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-_OBJECTS: Final = ("user", "team", "enterprise", "channel", "container", "view", "event", "message", "previous_message")
+_OBJECTS: Final = ("user", "team", "enterprise", "channel", "container", "event", "message", "previous_message")
 #: Type → the object that must be there, and the texts that it must have.
 _NEEDED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "view_submission": ("view", ("type", "callback_id")),
@@ -16,6 +16,8 @@ _NEEDED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 def problem(body: Mapping[str, Any]) -> str:
     """What is odd about an interaction or event, empty when nothing is. Slash commands are flat and always fine."""
+    if not isinstance(body.get("view", {}), Mapping):
+        return "view is no object"  # Bolt looks into it wherever it stands, whatever the type.
     kind = body.get("type")
     if kind is None:
         return "" if all(isinstance(value, str) for value in body.values()) else "an object without a type"
