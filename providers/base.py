@@ -57,8 +57,15 @@ class Capabilities:
     logs: bool
     #: Whether an instance can be restarted in place; where it cannot, `restart` raises `Unsupported`.
     restart: bool = True
+    #: Whether a call ends what runs; where none does, `terminate` raises `Unsupported` for it, and only its own end or
+    #: the timeout that it was made with ends it.
+    terminate: bool = True
     ssh: bool = True
+    #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.
     batch: bool = False
+    #: Longest run of a batch cloud in seconds: one whose own timeout is not known is over after it.
+    run_max_s: int = 0
+    #: Nothing is paid; an offer's `available_for_s` is what is left of the free hours.
     free: bool = False
     #: The call that ends billing for good; `stop` alone never does where storage is billed.
     meter_stop_verb: str = "terminate"
@@ -115,6 +122,8 @@ class Offer:
     disk_gb_max: int | None = None
     download_mbps: Decimal | None = None
     min_bid_usd_h: Decimal | None = None
+    #: One sentence that people should read before they choose it, such as that few free hours are left; else "".
+    warning: str = ""
     ticket: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -183,6 +192,8 @@ class ObservedInstance:
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    #: Of a run that is over: whether its program ended well, where the cloud tells.
+    succeeded: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +315,10 @@ class Provider(Protocol):
         ...
 
     async def terminate(self, ref: str) -> None:
-        """Ask to destroy it with everything billable about it. Idempotent: already gone is success, not an error."""
+        """Ask to destroy it with everything billable about it. Idempotent: already gone is success, not an error.
+
+        `Unsupported` for what still runs where the capabilities have no `terminate`.
+        """
         ...
 
     async def balance(self) -> Balance:

@@ -30,6 +30,7 @@ class ProviderEntry:
     """How to build one cloud's adapter, where its settings come from, and its sandbox and profile.
 
     `required` and `optional` map an environment variable to the field of `config_class` that it fills.
+    `alternative` is another complete set of credentials, which is enough without `required`; it may be empty.
     `where` is the page on which a person makes the credentials.
     """
 
@@ -40,6 +41,18 @@ class ProviderEntry:
     where: str
     sandbox: type[SandboxCloud]
     optional: Mapping[str, str] = field(default_factory=dict)
+    alternative: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def fields(self) -> Mapping[str, str]:
+        """Every variable that is read, with the field that it fills; those of the credentials first."""
+        return {**self.required, **self.alternative, **self.optional}
+
+    @property
+    def needs(self) -> str:
+        """What to set, for people: `A and B`, or `A and B, or C alone` where there is an alternative."""
+        needed = " and ".join(self.required)
+        return f"{needed}, or {' and '.join(self.alternative)} alone" if self.alternative else needed
 
     @property
     def env_vars(self) -> tuple[str, ...]:
@@ -52,14 +65,17 @@ class ProviderEntry:
         return PROFILES / f"{self.name}.md"
 
     def missing(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        """The required variables that `env` lacks or leaves empty."""
-        return tuple(name for name in self.required if not env.get(name, "").strip())
+        """The required variables that `env` lacks or leaves empty; none when it has the whole alternative."""
+
+        def lacks(names: Iterable[str]) -> tuple[str, ...]:
+            return tuple(name for name in names if not env.get(name, "").strip())
+
+        return () if self.alternative and not lacks(self.alternative) else lacks(self.required)
 
     def config(self, env: Mapping[str, str]) -> BaseModel:
         """The configuration in `env`. What is missing keeps its default: `preflight` then says what to set."""
-        fields = {**self.required, **self.optional}
         return self.config_class(
-            **{key: env[name].strip() for name, key in fields.items() if env.get(name, "").strip()}
+            **{key: env[name].strip() for name, key in self.fields.items() if env.get(name, "").strip()}
         )
 
     def connect(self, env: Mapping[str, str], clock: Clock) -> Provider:

@@ -124,7 +124,10 @@ async def test_a_port_that_is_taken_is_said(tmp_path: Path) -> None:
     [
         (("SLACK_BOT_TOKEN",), "Slack needs SLACK_BOT_TOKEN; gpu-shopper doctor"),
         (("SLACK_SIGNING_SECRET",), "Slack needs SLACK_SIGNING_SECRET"),
-        ([name for entry in REGISTRY.values() for name in entry.required], "no cloud has its credentials set"),
+        (
+            [name for entry in REGISTRY.values() for name in (*entry.required, *entry.alternative)],
+            "no cloud has its credentials set",
+        ),
     ],
 )
 async def test_it_refuses_to_start_without_what_it_needs(tmp_path: Path, without: Iterable[str], says: str) -> None:

@@ -168,7 +168,8 @@ async def _clouds(settings: Settings, *, offline: bool) -> AsyncIterator[Finding
     for name, entry in REGISTRY.items():
         missing = entry.missing(os.environ) if name not in settings.clouds else ()
         if missing:
-            yield Finding(name, Grade.NOTE, f"not used: {', '.join(missing)} not set", entry.where)
+            other = f" (nor {' and '.join(entry.alternative)}, which is enough alone)" if entry.alternative else ""
+            yield Finding(name, Grade.NOTE, f"not used: {', '.join(missing)} not set{other}", entry.where)
     if offline:
         return
     providers = build_providers(settings, SystemClock())
@@ -184,7 +185,10 @@ def _preflight(checked: Preflight) -> Finding:
     if not checked.ok:
         return Finding(checked.cloud, Grade.BAD, checked.problem or "does not work", checked.where)
     balance = f"; balance ${checked.balance.credit_usd:.2f}" if checked.balance else ""
-    return Finding(checked.cloud, Grade.GOOD, f"the credential works (account {checked.account}){balance}")
+    works = f"the credential works (account {checked.account}){balance}"
+    if checked.problem:
+        return Finding(checked.cloud, Grade.NOTE, f"{works}. {checked.problem}")
+    return Finding(checked.cloud, Grade.GOOD, works)
 
 
 def report(findings: list[Finding]) -> None:

@@ -29,7 +29,7 @@ def policy_of(found: Settings) -> Policy:
 def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
     """What `ask` makes of the market. Ends the program when no cloud is set up."""
     if not found.clouds:
-        needed = "; ".join(f"{' and '.join(one.env_vars)} ({one.where})" for one in REGISTRY.values())
+        needed = "; ".join(f"{one.needs} ({one.where})" for one in REGISTRY.values())
         fail(f"No cloud is set up, so there is no market. Set those of at least one: {needed}", BAD_SETTINGS)
     return asyncio.run(_asked(found, ask))
 

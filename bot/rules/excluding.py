@@ -26,6 +26,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "cloud_unknown": "{n} left out: that cloud is not set up here.",
     "cloud": "{n} left out: not one of the clouds asked for.",
     "offer": "{n} left out: another offer was asked for.",
+    "program": '{n} left out: that cloud runs one program and nothing else; say which, as in run="python train.py".',
     "gpu": "{n} left out: not one of the GPUs asked for.",
     "gpu_blocked": "{n} left out: the policy blocks that GPU.",
     "image": "{n} left out: the image has no code for that GPU's compute capability; a newer image may have it.",

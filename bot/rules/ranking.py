@@ -24,6 +24,7 @@ from providers.base import Capabilities, Offer, Stock
 
 BEST_COST = "best cost-efficiency"
 BEST_STABILITY = "best stability"
+FREE = "free"
 FASTEST = "fastest within budget"
 _ZERO, _ONE = Decimal(0), Decimal(1)
 
@@ -252,12 +253,14 @@ def rank(
     *,
     top: int | None = None,
     whole: bool = False,
+    to_run: bool = False,
 ) -> Ranked:
     """The best `top` options (the policy's `options_shown` unless given) and everything that was left out.
 
     The most stable option and, where times follow from the work, the fastest are always among them: they take the last
     places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
-    is rented: the worst case lasts all of them, and needing more is late.
+    is rented: the worst case lasts all of them, and needing more is late. `to_run` says that something is to be bought,
+    so a cloud that runs programs only needs one.
     """
     cases = _Cases(job, policy, capabilities_by_cloud, whole=whole)
     images = {cloud: policy.capabilities_of(job.image or policy.image(cloud)) for cloud in capabilities_by_cloud}
@@ -266,6 +269,8 @@ def rank(
     for offer in offers:
         able = capabilities_by_cloud.get(offer.cloud)
         code = "cloud_unknown" if able is None else reason(offer, job, policy, able.free, images[offer.cloud])
+        if code is None and to_run and able is not None and able.batch and not job.run:
+            code = "program"
         code = code or kept.add(offer)
         if code is not None:
             left_out.setdefault(code, []).append(offer.id)
@@ -274,7 +279,8 @@ def rank(
     def costs(offer: Offer) -> Estimate:
         return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
 
-    shown = _shown(kept, count) if kept.near else []
+    free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
+    shown = _shown(kept, count, free) if kept.near else []
     least_usd = shown[0][1].expected_usd if shown else _ZERO
     options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
     return Ranked(
@@ -306,7 +312,7 @@ def _score(offer: Offer, job: JobRequest, policy: Policy, case: _Case) -> _Score
 _STOCK = {None: 0, Stock.NONE: 0, Stock.LOW: 0, Stock.MEDIUM: 1, Stock.HIGH: 2}
 
 
-def _shown(found: _Field, count: int) -> list[tuple[int, _Scored, tuple[str, ...]]]:
+def _shown(found: _Field, count: int, free: frozenset[str]) -> list[tuple[int, _Scored, tuple[str, ...]]]:
     """The options to show with their place from 0 and their marks: first ones, then marked ones further down."""
     first = list(enumerate(found.cheapest(count)))
     stable, fastest = found.stable(), found.fastest()
@@ -316,7 +322,10 @@ def _shown(found: _Field, count: int) -> list[tuple[int, _Scored, tuple[str, ...
     marks: dict[int, tuple[str, ...]] = {0: (BEST_COST,)}
     for (place, _), mark in marked:
         marks[place] = (*marks.get(place, ()), mark)
-    return [(place, one, marks.get(place, ())) for place, one in (*kept, *below)]
+    return [
+        (place, one, (*((FREE,) if one.offer.cloud in free else ()), *marks.get(place, ())))
+        for place, one in (*kept, *below)
+    ]
 
 
 def _option(
@@ -331,6 +340,8 @@ def _why(one: _Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decim
     kind = "spot" if offer.spot else "on-demand"
     known = "reported" if offer.reliability is not None else "assumed"
     trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
+    if FREE in marks:
+        return _why_free(offer, costs)
     total = f"{usd(costs.expected_usd)} expected for {hours(costs.hours)} at {rate(offer.price_usd_h or Decimal(0))}"
     more = costs.expected_usd - first_usd
     dearer = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than the first"
@@ -348,3 +359,9 @@ def _why(one: _Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decim
     late = f" It misses the goal by {hours(costs.late_hours)}." if costs.late_hours else ""
     guess = f" {' '.join(costs.unknown)}" if costs.unknown else ""
     return f"{lead}: {total}, {kind}, {trusted}, {risk}.{late}{guess}"
+
+
+def _why_free(offer: Offer, costs: Estimate) -> str:
+    """A free offer is compared with nothing that is paid: what it takes are hours of a quota."""
+    left = "" if offer.available_for_s is None else f", of {hours(Decimal(offer.available_for_s) / 3600)} to be had"
+    return f"Free: no dollars, but up to {hours(costs.hours)} of a quota{left}. {offer.warning}".strip()

@@ -23,10 +23,13 @@ BROKEN = {
 
 
 async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
-    """One step of a boot: ready, broken, too late, or still on its way. True when something changed."""
-    reached = False
-    if item.status is InstanceStatus.RUNNING and item.ssh is not None:
-        reached = (await ctx.reach.probe(item.ssh.host, item.ssh.port)).ok
+    """One step of a boot: ready, broken, too late, or still on its way. True when something changed.
+
+    A cloud without SSH is believed when it says that the program runs: nothing else can be tried there.
+    """
+    reached = item.status is InstanceStatus.RUNNING
+    if reached and ctx.providers[item.cloud].capabilities.ssh:
+        reached = item.ssh is not None and (await ctx.reach.probe(item.ssh.host, item.ssh.port)).ok
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         row = await tx.get_one(Instance, instance_id)
@@ -49,6 +52,8 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
     if broken is not None:
         return "broken", broken
     capabilities = ctx.providers[row.cloud].capabilities
+    if not capabilities.terminate:
+        return None  # Ordering its end ends nothing: it waits in its queue until it runs or its timeout is over.
     patience_s = min(ctx.timing.boot_deadline_s, capabilities.boot_deadline_s)
     if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
         spent = say_hours(Decimal(int(patience_s)) / 3600)

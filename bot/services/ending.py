@@ -15,9 +15,9 @@ from ledger.lookups import open_instances_of_session
 from ledger.models import Instance, Request, Session
 from ledger.moves import move
 from ledger.states import InstanceState, NotificationKind, RequestState, SessionState
-from ledger.values import Actor
+from ledger.values import Actor, ActorKind, short_id
 from ledger.writes import Tx
-from providers.errors import ProviderError
+from providers.errors import ProviderError, Unsupported
 
 BATCH = 16
 OPERATORS = "channel:operators"
@@ -86,6 +86,9 @@ async def _terminate(ctx: Context, held: Claim) -> None:
         else:
             await provider.terminate(row.ref)
             acked_at = acked_at or ctx.clock.now()
+    except Unsupported as error:
+        await _wait_for_its_end(ctx, held, row, error.message)
+        return
     except ProviderError as error:
         log.warning("terminating %s failed: %s", row.id, error.code)
         problem = error.message
@@ -96,6 +99,21 @@ async def _terminate(ctx: Context, held: Claim) -> None:
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), terminate_acked_at=acked_at)
         if waiting_s > ctx.timing.terminate_page_s:
             await _page(tx, row, problem or "the cloud accepted the order but still lists it", now)
+
+
+async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:
+    """Nothing ends it from outside: its owner is told once, and the sweep closes it when it is over by itself."""
+    now = ctx.clock.now()
+    sentence = f"Session {short_id(row.session_id)} goes on although its end is ordered: {why}."
+    log.info("%s cannot be ended from outside: %s", row.id, why)
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
+        owner = Actor.from_ref((await tx.get_one(Session, row.session_id)).owner)
+        if owner.kind is ActorKind.SLACK:
+            subject, body = f"{row.id}/goes-on", {"text": sentence}
+            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+        await asking.show_again(tx, await tx.get_one(Request, row.request_id), now)
+    ctx.hints.outbox.set()
 
 
 async def page(ctx: Context, subject: str, sentence: str) -> None:

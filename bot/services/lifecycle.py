@@ -10,6 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from bot.rules.spend import RequoteOutcome, requote
 from bot.services import asking, recovery
@@ -174,7 +175,9 @@ async def _create(ctx: Context, work: _Work, provider: Provider, fresh: Offer) -
     """The one call. Whatever it answers is applied, even if our claim ran out meanwhile: it is knowledge."""
     image = work.job.image or ctx.policy.image(fresh.cloud)
     bid = (fresh.gpu_usd_h or fresh.price_usd_h) if fresh.spot else None
-    spec = InstanceSpec(work.instance.name, fresh, image, work.job.disk_gb, work.keys, bid_usd_h=bid)
+    # Where a create hands over a program, the person's command is the whole of it.
+    program = (work.job.run or "") if provider.capabilities.batch else ""
+    spec = InstanceSpec(work.instance.name, fresh, image, work.job.disk_gb, work.keys, onstart=program, bid_usd_h=bid)
     try:
         observed = await provider.create(spec, _grant(work))
     except ProviderError as error:
@@ -197,7 +200,7 @@ def _grant(work: _Work) -> Grant:
         work.instance.label,
         row.price_cap_usd_h,
         row.total_cap_usd,
-        work.job.hours,
+        Decimal(row.hours),
         row.until,
     )
 

@@ -124,7 +124,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
-    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, whole=bool(job.work))
+    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, whole=bool(job.work), to_run=True)
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:

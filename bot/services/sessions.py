@@ -8,11 +8,13 @@ from bot.rules.approval import is_approver
 from bot.services.commands import Reply, Terminate
 from bot.services.context import Context
 from bot.services.ending import end_session
+from ledger.lookups import open_instances_of_session
 from ledger.models import Request
 from ledger.moves import StaleMove
 from ledger.reads import RequestView, SessionView, pending_requests, request_view, resolve, session_view, session_views
 from ledger.states import SessionState
 from ledger.values import Actor, short_id
+from ledger.writes import Tx
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ async def terminate(ctx: Context, command: Terminate) -> Reply:
                 return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
             sentence = command.reason.strip() or "Ended on request."
             await end_session(ctx, tx, session.id, "asked", sentence, facts.actor, now)
+            goes_on = await _goes_on(ctx, tx, session.id)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove as stale:
@@ -69,7 +72,14 @@ async def terminate(ctx: Context, command: Terminate) -> Reply:
         return Reply(False, "already_ending", f"Session {short_id(stale.row_id)} {word}.", {"session_id": stale.row_id})
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
-    ordered = (
-        f"The end of session {short_id(session.id)} is ordered; it is confirmed when the cloud no longer lists it."
-    )
+    confirmed = "it is confirmed when the cloud no longer lists it"
+    if goes_on:
+        confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
+    ordered = f"The end of session {short_id(session.id)} is ordered; {confirmed}."
     return Reply(True, "terminating", ordered, data)
+
+
+async def _goes_on(ctx: Context, tx: Tx, session_id: str) -> bool:
+    """Whether the session holds something at a cloud that has no call to end it."""
+    clouds = {row.cloud for row in await open_instances_of_session(tx, session_id)}
+    return any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds & ctx.providers.keys())

@@ -134,10 +134,23 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
     )
 
 
-async def gone(ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, ended_at: datetime, now: datetime) -> None:
-    """It is proved that the instance is gone: book the rest, close the row, and let the session go on."""
+async def gone(
+    ctx: Context,
+    tx: Tx,
+    row: Instance,
+    proof: ProofOfEnd,
+    ended_at: datetime,
+    now: datetime,
+    *,
+    outcome: tuple[str, str] | None = None,
+) -> None:
+    """It is proved that the instance is gone: book the rest, close the row, and let the session go on.
+
+    `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss.
+    """
     await accrue(ctx, tx, row, ended_at, final=True)
     lost = row.state is not InstanceState.TERMINATING
+    code, sentence = outcome or (("lost", LOST) if lost else (row.outcome_code, row.outcome))
     await move(
         tx,
         Instance,
@@ -145,14 +158,14 @@ async def gone(ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, ended_at:
         InstanceState.GONE,
         at=now,
         actor=SYSTEM,
-        reason=LOST if lost else row.outcome,
+        reason=sentence,
         version=row.version,
         proof=proof,
         values={
             "billing_until": ended_at,
             "ended_at": ended_at,
-            "outcome_code": "lost" if lost else row.outcome_code,
-            "outcome": LOST if lost else row.outcome,
+            "outcome_code": code,
+            "outcome": sentence,
             "due_at": None,
             "claim_token": None,
             "claim_until": None,

@@ -54,13 +54,14 @@ async def note_strays(ctx: Context, provider: Provider, listing: Listing, runnin
         return True
     seen = {find.item.ref for find in finds}
     steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
-    steps += [_missing(ctx, stray, listing, now) for stray in known.values() if stray.ref not in seen]
+    steps += [_missing(ctx, provider, stray, listing, now) for stray in known.values() if stray.ref not in seen]
     for step in steps:
         try:
             await step
         except StaleMove:
             log.info("a stray of %s was moved by somebody else", listing.cloud)
-    await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
+    if provider.capabilities.terminate:
+        await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
     return True
 
 
@@ -70,13 +71,18 @@ async def _finds(ctx: Context, tx: Tx, listing: Listing) -> list[_Find]:
     ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
     rows = await instances_by_label(tx, [reading.label for _, reading in ours])
     finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
-    return [find for find in finds if _is_stray(find)]
+    return [find for find in finds if _is_stray(find, listing)]
 
 
-def _is_stray(find: _Find) -> bool:
-    """A row that waits for its instance, or holds this very one, makes it no stray."""
-    if find.row is None or find.row.state not in OPEN_INSTANCE:
+def _is_stray(find: _Find, listing: Listing) -> bool:
+    """A row that waits for its instance, or holds this very one, makes it no stray.
+
+    Where no listing proves an end, a run that counts as over by its timeout may be shown as running for ever.
+    """
+    if find.row is None:
         return True
+    if find.row.state not in OPEN_INSTANCE:
+        return listing.proves_absence or find.row.ref != find.item.ref
     return find.row.ref is not None and find.row.ref != find.item.ref
 
 
@@ -138,7 +144,10 @@ def _unbooked_from(find: _Find) -> datetime | None:
     return find.item.started_at or find.item.created_at
 
 
-async def _missing(ctx: Context, stray: Stray, listing: Listing, now: datetime) -> None:
+async def _missing(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+    if not listing.proves_absence:
+        await _run_over(ctx, provider, stray, listing, now)
+        return
     absence = listing.absence(stray.ref, "")
     if absence is None:
         return
@@ -149,9 +158,22 @@ async def _missing(ctx: Context, stray: Stray, listing: Listing, now: datetime) 
             kept = [a.at.isoformat() for a in absences]
             await amend(tx, Stray, stray.id, version=stray.version, absent_at=kept)
             return
-        await accrue_stray(tx, stray, proof.evidence[0])
-        values = {"ended_at": proof.evidence[0]}
-        await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
+        await _gone(tx, stray, proof.evidence[0], now)
+
+
+async def _run_over(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+    """A run of a batch cloud that has no open row: over by its final status, or when no run lasts longer."""
+    final = any(i.ref == stray.ref and i.status is InstanceStatus.TERMINATED for i in listing.items)
+    longest = timedelta(seconds=provider.capabilities.run_max_s)
+    if final or ProofOfEnd.from_timeout(stray.account, stray.first_seen_at, longest, now) is not None:
+        async with ctx.db.write() as tx:
+            await _gone(tx, stray, now, now)
+
+
+async def _gone(tx: Tx, stray: Stray, ended_at: datetime, now: datetime) -> None:
+    await accrue_stray(tx, stray, ended_at)
+    values = {"ended_at": ended_at}
+    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
 
 
 async def _end(provider: Provider, ref: str) -> None:

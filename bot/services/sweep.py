@@ -19,6 +19,7 @@ from bot.services.booting import boot
 from bot.services.context import Context
 from bot.services.ending import page
 from bot.services.metering import billed_time
+from bot.services.runs import close_run
 from bot.services.settling import adopt, check_rate, gone
 from bot.services.strays import note_strays
 from ledger.lookups import open_instances
@@ -57,6 +58,8 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     seen = _match(rows, listing)
     running = [row for row in rows if row.state in RUNNING_STATES]
     vanished = [row for row in running if row.id not in seen and _should_be_listed(row, listing, provider)]
+    if not listing.proves_absence:
+        vanished = []  # Runs that are over leave the listing, all of them.
     problem = trips(len(running), 0, len(vanished))
     if problem:
         await page(ctx, f"breaker/{cloud}", f"{cloud}: {problem}")
@@ -99,6 +102,8 @@ async def _step(
     try:
         if row.state is InstanceState.SENDING:
             return False  # Its sender is at work; a dead sender's row becomes unclear by its own deadline.
+        if not listing.proves_absence and await close_run(ctx, row, listing):
+            return True
         if item is None:
             return await _absent(ctx, provider, row, listing)
         if row.state is InstanceState.UNKNOWN:

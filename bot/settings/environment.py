@@ -243,7 +243,7 @@ class Variable:
 def cloud_variables(entry: ProviderEntry) -> tuple[Variable, ...]:
     """The variables of one cloud, those without which it is absent first."""
     found = []
-    for name, field in {**entry.required, **entry.optional}.items():
+    for name, field in entry.fields.items():
         item = entry.config_class.model_fields[field]
         secret = item.annotation is SecretStr
         default = "" if secret or item.default in (None, PydanticUndefined) else str(item.default)
@@ -297,7 +297,7 @@ def load(
             if not entry.missing(found):
                 configs[cloud] = entry.config(found)
         except ValidationError as error:
-            by_field = {field: name for name, field in {**entry.required, **entry.optional}.items()}
+            by_field = {field: name for name, field in entry.fields.items()}
             problems += [_complaint(known[by_field[_place(e)]], e) for e in error.errors()]
     settings: Settings | None = None
     try:

@@ -19,6 +19,7 @@ from ledger.models import Notification, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
 from ledger.values import Actor, ActorKind
+from providers.base import Capabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +110,25 @@ async def _session(ctx: Context, row: Notification) -> SessionView:
         return await session_view(tx, row.subject.partition("/")[0])
 
 
+def _able(ctx: Context, view: SessionView) -> Capabilities | None:
+    """What the session's cloud can do; None when it has no instance or its cloud is not set up any more."""
+    provider = ctx.providers.get(view.instance.cloud) if view.instance else None
+    return provider.capabilities if provider else None
+
+
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    return Shown(owner.ready(await _session(ctx, row), settings.command), row.destination)
+    view = await _session(ctx, row)
+    return Shown(owner.ready(view, settings.command, _able(ctx, view)), row.destination)
 
 
 async def _session_ending(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    return Shown(owner.ending(await _session(ctx, row), settings.command), row.destination)
+    view = await _session(ctx, row)
+    return Shown(owner.ending(view, settings.command, _able(ctx, view)), row.destination)
 
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now())), row.destination)
+    return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view)), row.destination)
 
 
 async def _stray_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

@@ -37,7 +37,7 @@ from providers.sandbox.doors import SshDoors
 
 CALLS_KEPT = 20_000
 
-#: Faults that every sandbox of an SSH cloud has, under this name or as an alias, so that one test can run on all of
+#: Faults that every sandbox has, under this name or as an alias, so that one test can run on all of
 #: them. A cloud adds its own beside these. Parameters are in brackets.
 COMMON_FAULTS: Mapping[str, str] = {
     "create_lost_reply": "the instance is made and the reply never arrives",
@@ -57,6 +57,11 @@ COMMON_FAULTS: Mapping[str, str] = {
     "destroy_429": "a destroy is refused for calling too often",
     "destroy_not_done": "a destroy is acknowledged and does not happen",
 }
+
+
+#: Common faults that exist only where there is SSH, and only where something is paid.
+SSH_FAULTS = frozenset({"running_before_reachable"})
+PRICE_FAULTS = frozenset({"price_higher_than_quoted"})
 
 
 class SandboxClock:
@@ -296,6 +301,13 @@ class SandboxCloud(ABC):
     API_KEY: ClassVar[str]
     #: A GPU (canonical name) that the seeded market always has alone, at two places or more.
     STAPLE: ClassVar[str] = "RTX4090"
+    #: How many of them such an offer holds, and every count that the market ever sells.
+    STAPLE_COUNT: ClassVar[int] = 1
+    COUNTS: ClassVar[tuple[int, ...]] = (1, 2, 4, 8)
+    #: Whether the market has many kinds of GPU, several of them alone.
+    VARIED: ClassVar[bool] = True
+    #: Whether calling too often is refused while rate limits are enforced.
+    PACED: ClassVar[bool] = True
     #: Whether one answer may hold only a part of the market or of the account, so that an adapter has to page.
     PAGED: ClassVar[bool] = True
 

@@ -10,6 +10,7 @@ import pytest_asyncio
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxTiming
 from tests.contract.served import Bench, Clouds, serving
+from tests.support.matrix import clouds_with
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -19,10 +20,12 @@ async def clouds() -> AsyncIterator[Clouds]:
         yield running
 
 
-@pytest.fixture(params=list(REGISTRY))
-def cloud_name(request: pytest.FixtureRequest) -> str:
-    """Each registered cloud in turn."""
-    return str(request.param)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Each registered cloud in turn, or those that have what the test's `needs` say."""
+    given = {str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")}
+    if "cloud_name" in metafunc.fixturenames and not any("cloud_name" in names for names in given):
+        wanted = {k: v for mark in metafunc.definition.iter_markers("needs") for k, v in mark.kwargs.items()}
+        metafunc.parametrize("cloud_name", clouds_with(**wanted))
 
 
 @pytest_asyncio.fixture(loop_scope="module")

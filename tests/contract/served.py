@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from ledger.values import GpuConstraint, Grant, GrantKind
-from providers.base import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.base import Capabilities, InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
 from providers.registry import REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, SandboxTiming, TrueInstance
@@ -27,6 +27,10 @@ PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ3c0ntr4ctSu1teKeyAAAAAAAAAAA
 ENV_SECRET = "swordfish-env-secret"
 #: Longer than any lag, boot or stop of the quick timing.
 SETTLE_S = 30.0
+#: Longer than the sandboxes' programs work.
+PROGRAM_S = 1000.0
+#: A second name under the same label.
+OTHER = f"other-{LABEL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,16 @@ class Bench:
 
     @property
     def one(self) -> GpuConstraint:
-        """One GPU of a kind that this cloud always sells."""
-        return GpuConstraint(names=(self.sandbox.STAPLE,))
+        """What this cloud always sells: one GPU of a common kind, or its only size."""
+        return GpuConstraint((self.sandbox.STAPLE,), self.sandbox.STAPLE_COUNT, self.sandbox.STAPLE_COUNT)
+
+    @property
+    def able(self) -> Capabilities:
+        return self.provider.capabilities
+
+    def usable(self, offer: Offer) -> bool:
+        """Whether its price is one: zero is a price only where nothing is paid."""
+        return offer.price_usd_h is not None and (offer.price_usd_h > 0 or self.able.free)
 
     def arm(self, fault: str, times: int | None = 1, **params: Any) -> None:
         self.engine.faults.arm(self.entry.name, fault, times, **params)
@@ -106,9 +118,9 @@ class Bench:
         return [c for c in self.engine.creates if c.cloud == self.entry.name]
 
     async def offer(self) -> Offer:
-        """The cheapest on-demand offer of one such GPU with a usable price."""
+        """The cheapest on-demand offer of such a GPU with a usable price."""
         found = await self.provider.offers(self.one, disk_gb=DISK_GB, spot=False)
-        return min((o for o in found if o.price_usd_h and o.price_usd_h > 0), key=lambda o: o.price_usd_h or Decimal(0))
+        return min(filter(self.usable, found), key=lambda o: o.price_usd_h or Decimal(0))
 
     def spec(self, offer: Offer, name: str = NAME) -> InstanceSpec:
         return InstanceSpec(
@@ -136,6 +148,13 @@ class Bench:
 
     async def create(self, name: str = NAME) -> ObservedInstance:
         return await self.provider.create(self.spec(await self.offer(), name), self.grant(name))
+
+    async def end(self, ref: str) -> None:
+        """Bring it to its end: by a call, or where there is none by waiting for the program's own."""
+        if self.able.terminate:
+            await self.provider.terminate(ref)
+        else:
+            self.step(PROGRAM_S)
 
     async def seen(self, ref: str) -> ObservedInstance:
         """What `get` says; fails the test when it says nothing."""

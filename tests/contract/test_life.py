@@ -8,8 +8,8 @@ import pytest
 
 from ledger.values import AbsenceRule, ProofOfEnd
 from providers.base import InstanceStatus, Listing, NotSeen
-from providers.errors import ProviderError, Unsupported
-from tests.contract.served import LABEL, NAME, Bench, banner
+from providers.errors import OutcomeUnknown, ProviderError, Unsupported
+from tests.contract.served import DISK_GB, LABEL, NAME, OTHER, PROGRAM_S, Bench, banner
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -35,7 +35,7 @@ async def test_it_is_what_was_asked(bench: Bench) -> None:
     bench.step()
     seen = await bench.seen(made.ref)
 
-    assert (seen.gpu, seen.gpu_count, seen.spot) == (bench.sandbox.STAPLE, 1, False)
+    assert (seen.gpu, seen.gpu_count, seen.spot) == (bench.sandbox.STAPLE, bench.sandbox.STAPLE_COUNT, False)
     assert seen.price_usd_h is not None
     assert offer.price_usd_h is not None
     assert abs(seen.price_usd_h - offer.price_usd_h) <= offer.price_usd_h / 1000
@@ -44,7 +44,7 @@ async def test_it_is_what_was_asked(bench: Bench) -> None:
     assert created_at is not None
     assert abs(created_at - bench.clock.now()) < timedelta(minutes=2)
     true = bench.truth()
-    assert [(t.ref, t.name, t.gpu_count) for t in true] == [(made.ref, NAME, 1)]
+    assert [(t.ref, t.name, t.gpu_count) for t in true] == [(made.ref, NAME, bench.sandbox.STAPLE_COUNT)]
 
 
 async def test_it_is_not_running_before_it_has_booted(bench: Bench) -> None:
@@ -61,6 +61,7 @@ async def test_it_is_not_running_before_it_has_booted(bench: Bench) -> None:
     assert late.status is InstanceStatus.RUNNING
 
 
+@pytest.mark.needs(ssh=True)
 async def test_ssh_answers_while_it_is_reachable_and_not_after(bench: Bench) -> None:
     running = await bench.running()
     assert running.ssh is not None
@@ -138,6 +139,7 @@ async def test_a_restart_comes_back(bench: Bench) -> None:
     assert (await banner(again.ssh.host, again.ssh.port)).startswith(b"SSH-2.0-")
 
 
+@pytest.mark.needs(terminate=True)
 async def test_terminate_ends_the_bill_and_may_be_repeated(bench: Bench) -> None:
     running = await bench.running()
     await bench.provider.terminate(running.ref)
@@ -164,6 +166,7 @@ async def test_a_stopped_instance_can_be_terminated(bench: Bench) -> None:
     assert isinstance(await bench.provider.get(running.ref), NotSeen)
 
 
+@pytest.mark.needs(terminate=True)
 async def test_three_complete_lists_prove_the_end(bench: Bench) -> None:
     running = await bench.running()
     rule = AbsenceRule()
@@ -182,6 +185,7 @@ async def test_three_complete_lists_prove_the_end(bench: Bench) -> None:
     assert proof.account == bench.provider.account
 
 
+@pytest.mark.needs(terminate=True)
 async def test_what_is_gone_or_never_was_is_not_seen(bench: Bench) -> None:
     running = await bench.running()
     await bench.provider.terminate(running.ref)
@@ -193,6 +197,54 @@ async def test_what_is_gone_or_never_was_is_not_seen(bench: Bench) -> None:
     assert isinstance(await bench.provider.find(LABEL), NotSeen)
     assert isinstance(await bench.provider.get("999999999"), NotSeen)
     await bench.provider.terminate("999999999")
+
+
+@pytest.mark.needs(terminate=False)
+async def test_what_no_call_can_end_is_refused_until_it_is_over_by_itself(bench: Bench) -> None:
+    running = await bench.running()
+    with pytest.raises(Unsupported):
+        await bench.provider.terminate(running.ref)
+    assert [t.ref for t in bench.alive()] == [running.ref]
+    bench.step(PROGRAM_S)
+
+    assert bench.alive() == []
+    await bench.provider.terminate(running.ref)
+
+
+@pytest.mark.needs(batch=True)
+async def test_a_run_is_over_by_its_own_status_and_by_no_listing(bench: Bench) -> None:
+    running = await bench.running()
+    assert (running.succeeded, bench.able.run_max_s > 0) == (None, True)
+    bench.step(PROGRAM_S)
+    listing = await bench.provider.list()
+
+    assert [(i.ref, i.status, i.succeeded) for i in listing.items] == [(running.ref, InstanceStatus.TERMINATED, True)]
+    assert not listing.proves_absence
+    assert listing.absence("something/else/1", "something-else") is None
+
+
+@pytest.mark.needs(batch=True)
+async def test_a_program_is_bounded_by_its_grant_and_never_sent_twice(bench: Bench) -> None:
+    bench.arm("runs_over")
+    made = await bench.create()
+    with pytest.raises(OutcomeUnknown):
+        await bench.create()
+    assert len(bench.creates()) == 1
+    bench.step(4 * 3600 - 60)
+    assert (await bench.seen(made.ref)).status is InstanceStatus.RUNNING
+    bench.step(120)
+
+    over = await bench.seen(made.ref)
+    assert (over.status, over.succeeded) == (InstanceStatus.TERMINATED, False)
+
+
+@pytest.mark.needs(free=True)
+async def test_a_free_offer_is_what_is_left_of_the_hours(bench: Bench) -> None:
+    before = (await bench.offer()).available_for_s
+    assert bench.sandbox.withdraw("*") == 1
+
+    assert before
+    assert await bench.provider.offers(bench.one, disk_gb=DISK_GB, spot=False) == ()
 
 
 @pytest.mark.parametrize("hostile", ["../users/current", "1/../../asks/2", "1?x=1", "", "1#", "%2e%2e"])
@@ -224,6 +276,7 @@ async def test_names_that_only_resemble_ours_are_not_found(bench: Bench) -> None
     assert isinstance(await bench.provider.find(LABEL), NotSeen)
 
 
+@pytest.mark.needs(batch=False)
 async def test_two_instances_of_one_name_are_both_found_oldest_first(bench: Bench) -> None:
     first = await bench.create()
     bench.step(5)
@@ -236,7 +289,11 @@ async def test_two_instances_of_one_name_are_both_found_oldest_first(bench: Benc
 
 async def test_the_listing_is_complete_over_all_pages(bench: Bench) -> None:
     # A page holds 25 at Vast.ai; the RunPod sandbox cuts its pages small on request.
-    made = {(await bench.create(f"contract-{n}-{LABEL}")).ref for n in range(28)}
+    made = set()
+    for n in range(28):
+        made.add((await bench.create(f"contract-{n}-{LABEL}")).ref)
+        if bench.able.batch:
+            bench.step(PROGRAM_S)  # Only few programs run at once.
     if "small_pages" in bench.sandbox.FAULTS:
         bench.arm("small_pages", None, rows=9)
     bench.engine.calls.clear()
@@ -249,10 +306,10 @@ async def test_the_listing_is_complete_over_all_pages(bench: Bench) -> None:
 
 async def test_the_market_gives_back_what_is_destroyed(bench: Bench) -> None:
     running = await bench.running()
-    await bench.provider.terminate(running.ref)
+    await bench.end(running.ref)
     bench.step()
 
-    again = await bench.create()
+    again = await bench.create(OTHER)
     assert again.ref != running.ref
     assert len(bench.alive()) == 1
 

@@ -8,16 +8,20 @@ import pytest
 from pydantic import ValidationError
 
 from providers import profile
-from providers.base import Provider
+from providers.base import Capabilities, Provider
 from providers.errors import ProviderError
 from providers.registry import PROFILES, REGISTRY, ProviderEntry, sandboxes
-from providers.sandbox.engine import COMMON_FAULTS
+from providers.sandbox.engine import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
 from tests.support.clock import SteppedClock
 
 
 @pytest.fixture(params=list(REGISTRY))
 def entry(request: pytest.FixtureRequest) -> ProviderEntry:
     return REGISTRY[request.param]
+
+
+def able(entry: ProviderEntry) -> Capabilities:
+    return entry.connect({}, SteppedClock()).capabilities
 
 
 def test_the_key_is_the_name(entry: ProviderEntry) -> None:
@@ -42,7 +46,18 @@ def test_the_sandbox_fills_the_settings(entry: ProviderEntry) -> None:
     assert entry.missing(environment) == ()
     assert entry.missing({}) == entry.env_vars
     assert entry.missing(dict.fromkeys(environment, " ")) == entry.env_vars
-    assert set(entry.optional) <= set(environment)
+    assert set(entry.fields) <= set(environment)
+
+
+def test_an_alternative_credential_is_enough_alone(entry: ProviderEntry) -> None:
+    if not entry.alternative:
+        assert entry.needs == " and ".join(entry.required)
+        return
+    alone = dict.fromkeys(entry.alternative, "token")
+    assert entry.missing(alone) == ()
+    assert entry.missing({**alone, next(iter(entry.alternative)): " "}) == entry.env_vars
+    assert entry.config(alone).model_dump().keys() >= set(entry.alternative.values())
+    assert entry.needs.endswith("alone")
 
 
 @pytest.mark.parametrize("bad", ["hunter2 with spaces", "hunter2\nX-Evil: 1", "hunter2\u2019"])
@@ -66,11 +81,13 @@ def test_every_create_fault_is_a_fault_with_a_known_class(entry: ProviderEntry) 
 
     assert set(entry.sandbox.CREATE_FAULTS) <= set(entry.sandbox.FAULTS)
     assert set(entry.sandbox.CREATE_FAULTS.values()) <= classes
-    assert {"OutcomeUnknown", "NoCapacity", "RateLimited", "AuthFailed"} <= set(entry.sandbox.CREATE_FAULTS.values())
+    sold_out = "QuotaExceeded" if able(entry).free else "NoCapacity"
+    assert {"OutcomeUnknown", sold_out, "RateLimited", "AuthFailed"} <= set(entry.sandbox.CREATE_FAULTS.values())
 
 
 def test_every_common_fault_exists_here(entry: ProviderEntry) -> None:
-    own = {entry.sandbox.ALIASES.get(name, name) for name in COMMON_FAULTS}
+    foreign = (SSH_FAULTS if not able(entry).ssh else set()) | (PRICE_FAULTS if able(entry).free else set())
+    own = {entry.sandbox.ALIASES.get(name, name) for name in COMMON_FAULTS.keys() - foreign}
 
     assert own <= set(entry.sandbox.FAULTS)
 

@@ -10,13 +10,13 @@ import pytest
 from ledger.lookups import accrued_of_session
 from ledger.states import InstanceState, RequestState, SessionState
 from providers.sandbox.vast.cloud import VastSandbox
-from tests.support.matrix import every_cloud
+from tests.support.matrix import on_clouds
 from tests.support.world import World
 
 DEADLINE_S = 900
 
 
-@every_cloud
+@on_clouds(terminate=True)
 async def test_what_never_boots_is_ended_booked_and_replaced_from_the_same_approval(w: World, cloud: str) -> None:
     w.tune(price_tolerance=Decimal(3))
     request_id = await w.approved(candidates=(cloud,))
@@ -82,7 +82,7 @@ async def test_a_machine_that_goes_offline_during_the_boot_is_ended(w: World) ->
     assert "lost contact" in first.outcome
 
 
-@every_cloud
+@on_clouds(ssh=True)
 async def test_running_is_not_ready_before_it_can_be_reached(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("running_before_reachable", cloud, after_s=120)
@@ -109,7 +109,7 @@ async def test_a_status_that_is_missing_at_first_is_only_a_slow_boot(w: World) -
     assert view.session.state is SessionState.RUNNING
 
 
-@every_cloud
+@on_clouds(free=False)
 async def test_a_rate_above_the_cap_ends_the_instance_and_is_asked_again(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("price_higher_than_quoted", cloud, factor=1.5)

@@ -11,9 +11,10 @@ from bot.services import lifecycle, sweep
 from ledger.reads import RequestView
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
 from ledger.values import GpuConstraint
+from providers.base import quarantine
 from providers.sandbox.vast.cloud import VastSandbox
 from tests.support.interposed import alive, dying
-from tests.support.matrix import every_cloud
+from tests.support.matrix import every_cloud, on_clouds
 from tests.support.world import BOB, World
 
 
@@ -55,7 +56,7 @@ async def test_a_create_that_lands_within_the_quarantine_is_adopted(w: World, cl
     assert len(w.engine.creates) == 1
 
 
-@every_cloud
+@on_clouds(terminate=True)
 async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_as_a_loss(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.arm("create_lands_late", cloud, after_s=400)
@@ -103,7 +104,7 @@ async def test_a_second_instance_of_one_create_is_destroyed_and_the_first_is_kep
     assert "second instance" in stray.reason
 
 
-@every_cloud
+@on_clouds(VARIED=True)
 async def test_a_sold_out_offer_leads_to_the_next_one_under_the_same_grant(w: World, cloud: str) -> None:
     w.tune(price_tolerance=Decimal(3))
     request_id = await w.approved(candidates=(cloud,))
@@ -128,10 +129,10 @@ async def test_without_failover_a_sold_out_offer_is_asked_again(w: World) -> Non
     assert states(view) == [InstanceState.REJECTED]
 
 
-@every_cloud
+@on_clouds(VARIED=True)
 @pytest.mark.parametrize("fault", ["create_auth", "create_no_credit", "create_429"])
 async def test_trouble_with_one_account_leads_to_another_cloud(w: World, cloud: str, fault: str) -> None:
-    # Every cloud sells this GPU, alone, and the other cloud's offers must lie inside the cap of the approved one.
+    # Each of these clouds sells this GPU, alone; the other one's offers must lie inside the cap of the approved one.
     w.tune(price_tolerance=Decimal(5), options_shown=50)
     reply = await w.ask(gpu=GpuConstraint(("A6000",), 1, 1))
     request_id = str(reply.data["request_id"])
@@ -210,7 +211,7 @@ async def test_a_process_that_dies_before_the_call_never_leads_to_a_second_one(w
     assert states(await w.view(request_id)) == [InstanceState.SENDING]
     await w.run(30, 15)
     assert states(await w.view(request_id)) == [InstanceState.UNKNOWN]
-    await w.run(200, 30)
+    await w.run(quarantine(w.ctx.providers[cloud].capabilities).total_seconds() - 100, 30)
     view = await w.view(request_id)
     assert states(view) == [InstanceState.TOMBSTONE]
     assert view.request.state is RequestState.PENDING

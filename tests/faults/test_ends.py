@@ -13,7 +13,7 @@ from bot.services.commands import Terminate
 from ledger.lookups import accrued_of_session
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from tests.support.interposed import Gate, gated
-from tests.support.matrix import every_cloud
+from tests.support.matrix import on_clouds
 from tests.support.world import ALICE, World, facts
 
 
@@ -28,7 +28,7 @@ async def states(w: World, request_id: str) -> tuple[SessionState, InstanceState
     return view.session.state, view.instances[-1].state
 
 
-@every_cloud
+@on_clouds(terminate=True)
 async def test_a_refused_destroy_is_ordered_again(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,))
     w.arm("destroy_429", cloud, times=2)
@@ -40,7 +40,7 @@ async def test_a_refused_destroy_is_ordered_again(w: World, cloud: str) -> None:
     assert w.alive() == []
 
 
-@every_cloud
+@on_clouds(terminate=True)
 async def test_a_destroy_that_is_taken_and_not_done_is_ordered_until_it_is_and_pages(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,))
     w.arm("destroy_not_done", cloud, times=None)

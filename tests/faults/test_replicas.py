@@ -10,7 +10,7 @@ from datetime import timedelta
 from bot.services import lifecycle
 from ledger.states import InstanceState, SessionState
 from tests.support.interposed import Gate, alive, gated
-from tests.support.matrix import every_cloud
+from tests.support.matrix import on_clouds
 from tests.support.world import ALICE, BOB, CAROL, World
 
 
@@ -59,7 +59,7 @@ async def test_the_whole_walk_with_three_replicas_has_one_of_everything(w: World
     assert len(shown) == len(set(shown)) == 3
 
 
-@every_cloud
+@on_clouds(terminate=True)
 async def test_a_sender_that_pauses_until_it_was_taken_for_dead_does_not_send_twice(w: World, cloud: str) -> None:
     request_id = await w.approved(candidates=(cloud,))
     w.wrap(cloud, gated)

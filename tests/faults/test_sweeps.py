@@ -16,7 +16,7 @@ from ledger.values import new_id
 from ledger.writes import amend
 from providers.sandbox.vast.cloud import VastSandbox
 from providers.sandbox.vast.contract import Contract
-from tests.support.matrix import every_cloud
+from tests.support.matrix import every_cloud, on_clouds
 from tests.support.world import World
 
 
@@ -90,7 +90,7 @@ async def test_an_instance_survives_listings_that_omit_it_for_less_than_a_minute
         assert (row.state, row.absent_at) == (InstanceState.LIVE, [])
 
 
-@every_cloud
+@on_clouds(batch=False)
 async def test_a_running_instance_that_vanishes_ends_its_session_as_lost(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,))
     row = (await w.books()).instances[0]

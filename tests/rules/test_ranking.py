@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from bot.rules.estimate import estimate
 from bot.rules.excluding import EXCLUSIONS, in_region
 from bot.rules.policy import Policy
-from bot.rules.ranking import BEST_COST, BEST_STABILITY, Ranked, rank
+from bot.rules.ranking import BEST_COST, BEST_STABILITY, FREE, Ranked, rank
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Offer, Stock
-from tests.rules.builders import CLOUDS, OFFERS, job, offer
+from tests.rules.builders import CLOUDS, OFFERS, capabilities, job, offer
 
 POLICY = Policy()
 ANY = GpuConstraint(count_min=1, count_max=8)
@@ -303,3 +303,24 @@ def test_nothing_stands_above_an_offer_that_beats_it_in_everything(market: list[
 def test_the_order_of_the_input_changes_nothing(market: list[Offer], data: st.DataObject) -> None:
     mixed = data.draw(st.permutations(market))
     assert ranked(*market, wanted=WANTED) == ranked(*mixed, wanted=WANTED)
+
+
+# ── clouds that are free, and those that run programs ────────────────────────────────────────────
+
+
+def test_a_free_option_is_marked_and_counted_in_hours() -> None:
+    free = offer("f", cloud="kaggle", price_usd_h=Decimal(0), available_for_s=9 * 3600, warning="Only 9.0 are left.")
+    first, second = ranked(free, offer("p"), wanted=job("2")).options
+    assert (first.offer.key, first.marks[0]) == ("f", FREE)
+    assert first.why == "Free: no dollars, but up to 2 hours of a quota, of 9 hours to be had. Only 9.0 are left."
+    assert FREE not in second.marks
+    unknown = ranked(replace(free, available_for_s=None, warning="")).options[0]
+    assert unknown.why == "Free: no dollars, but up to 6 hours of a quota."
+
+
+@pytest.mark.parametrize(("run", "to_run", "answered"), [("", True, 0), ("python x.py", True, 1), ("", False, 1)])
+def test_a_cloud_that_runs_programs_only_needs_one_to_be_bought(run: str, to_run: bool, answered: int) -> None:
+    clouds = {"kaggle": capabilities(free=True, batch=True)}
+    found = rank([offer(cloud="kaggle")], job(run=run or None), POLICY, clouds, to_run=to_run)
+    assert found.answered == answered
+    assert [one.reason_code for one in found.excluded] == ([] if answered else ["program"])

@@ -14,7 +14,7 @@ from ledger.models import Instance
 from ledger.states import InstanceState
 from providers.sandbox.engine import SandboxTiming
 from tests.support.clock import SteppedClock
-from tests.support.matrix import every_cloud
+from tests.support.matrix import on_clouds
 from tests.support.world import World, checked_world
 
 HOUR_S = 3600.0
@@ -60,7 +60,7 @@ async def agrees(w: World) -> None:
     assert abs(await booked(w) - bill) <= bill / 100, (await booked(w), bill)
 
 
-@every_cloud
+@on_clouds(free=False)
 async def test_a_start_during_downtime_is_booked_from_then(slow: World, cloud: str) -> None:
     w = slow
     request_id = await booting(w, cloud)
@@ -72,7 +72,7 @@ async def test_a_start_during_downtime_is_booked_from_then(slow: World, cloud: s
     assert await booked(w) >= w.bill() * Decimal("0.9999")
 
 
-@every_cloud
+@on_clouds(free=False)
 async def test_an_end_that_comes_before_anybody_looks_is_booked_too(slow: World, cloud: str) -> None:
     w = slow
     request_id = await booting(w, cloud, 12)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.services import metering
 from ledger.audit import Books
-from tests.support.matrix import every_cloud
+from tests.support.matrix import on_clouds
 from tests.support.world import World
 
 
@@ -15,7 +15,7 @@ def accrued(books: Books) -> Decimal:
     return sum((entry.amount_usd for entry in books.entries if entry.kind == "accrue"), Decimal(0))
 
 
-@every_cloud
+@on_clouds(free=False)
 async def test_hours_and_the_rest_add_up_to_the_bill(w: World, cloud: str) -> None:
     request_id = await w.running(candidates=(cloud,), hours=Decimal(5))
     assert accrued(await w.books()) == 0

@@ -17,6 +17,7 @@ from ledger.models import Instance, Request, Session
 from ledger.reads import RequestView, SessionView
 from ledger.states import InstanceState, RequestState, SessionState
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
+from providers.clouds.kaggle import CAPABILITIES as KAGGLE
 from tests.support.clock import START
 
 JOB = JobRequest(gpu=GpuConstraint(("A100-80GB",), 4, 4), hours=Decimal(6), reason="fine-tune")
@@ -84,7 +85,7 @@ _I, _S = InstanceState, SessionState
             "Ready",
         ),
         (_I.LIVE, {"ref": "77", "ssh_host": "h", "live_at": START}, "Waiting for SSH to answer", "Ready"),
-        (_I.LIVE, {"ref": "77", "reachable_at": START}, "Reachable over SSH", "Booting"),
+        (_I.LIVE, {"ref": "77", "ssh_host": "h", "reachable_at": START}, "Reachable over SSH", "Booting"),
         (_I.TERMINATING, {"ref": "77", "outcome": "asked."}, "Stop ordered (asked); not yet confirmed gone", "Ready"),
         (_I.GONE, {"ref": "77", "ended_at": START}, "Confirmed gone", "Booting"),
         (_I.STOPPED, {"ref": "77"}, "confirmed instance", "Booting"),
@@ -252,3 +253,18 @@ def test_foreign_text_formats_nothing_but_stays_readable() -> None:
     assert parts.safe("*bold* _it_ ~no~ `code` RTX_4090 2*3") == "∗bold∗ ˍitˍ ∼no∼ ʼcodeʼ RTX_4090 2*3"
     assert parts.code("a`b") == "`aʼb`"
     assert parts.code("") == "`–`"
+
+
+def test_a_run_that_nothing_can_end_has_no_ssh_and_no_button() -> None:
+    row = instance(_I.LIVE, billing_from=START, billing_until=START + timedelta(minutes=90), reachable_at=START)
+    running = session(_S.RUNNING, deadline=START + timedelta(hours=6))
+    shown = SessionView(running, view(RequestState.APPROVED).request, row, None, Decimal(0), None)
+    ready = owner.ready(shown, "/gpu", KAGGLE)
+    assert "there is no SSH" in ready.text
+    assert "Nothing ends it from outside" in ready.text
+    ending = owner.ending(shown, "/gpu", KAGGLE)
+    assert not [block for block in (*ready.blocks, *ending.blocks) if block["type"] == "actions"]
+    assert "used about 1.5 hours of the quota" in owner.ended(shown, Decimal(0), KAGGLE).text
+    unseen = replace(shown, instance=instance(_I.LIVE))
+    assert "It cost nothing." in owner.ended(unseen, Decimal(0), KAGGLE).text
+    assert "Running, as vast reports" in "\n".join(progress.lines(view(RequestState.APPROVED, running, row), None))

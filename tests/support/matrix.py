@@ -13,13 +13,29 @@ from itertools import cycle
 import pytest
 
 from providers.registry import REGISTRY
+from tests.support.clock import SteppedClock
 
 CLOUDS = tuple(REGISTRY)
 DATABASES = ("sqlite", "postgres")
 
-every_cloud = pytest.mark.parametrize(
-    ("db_url", "cloud"), list(zip(cycle(DATABASES), CLOUDS, strict=False)), indirect=["db_url"]
-)
+
+def clouds_with(**wanted: object) -> list[str]:
+    """The clouds that can do what a test is about: values of the capabilities, or of the sandbox's own facts."""
+    found = []
+    for name, entry in REGISTRY.items():
+        able = entry.connect({}, SteppedClock()).capabilities
+        if all(getattr(able, key, getattr(entry.sandbox, key, None)) == value for key, value in wanted.items()):
+            found.append(name)
+    return found
+
+
+def on_clouds(**wanted: object) -> pytest.MarkDecorator:
+    """Run a test on the clouds that can do what it is about, the databases taking turns."""
+    pairs = zip(cycle(DATABASES), clouds_with(**wanted), strict=False)
+    return pytest.mark.parametrize(("db_url", "cloud"), list(pairs), indirect=["db_url"])
+
+
+every_cloud = on_clouds()
 
 
 def take_turns(config: pytest.Config, items: list[pytest.Item], walks: Iterable[pytest.Item]) -> None:

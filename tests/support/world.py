@@ -108,11 +108,16 @@ class World:
     async def ask(self, actor: Actor = ALICE, **changes: Any) -> Reply:
         """Submit a request for one RTX 4090 for two hours, or whatever `changes` say.
 
-        Asked of one cloud, it is the GPU that this cloud always sells.
+        Asked of one cloud, it is the GPU that this cloud always sells, and a program where it wants one.
         """
         self.asked += 1
-        chosen = [self.clouds[name].STAPLE for name in changes.get("candidates", ()) if name in self.clouds]
-        changes.setdefault("gpu", GpuConstraint((chosen[0] if len(chosen) == 1 else "RTX4090",), 1, 1))
+        chosen = [name for name in changes.get("candidates", ()) if name in self.clouds]
+        gpu, count = "RTX4090", 1
+        if len(chosen) == 1:
+            gpu, count = self.clouds[chosen[0]].STAPLE, self.clouds[chosen[0]].STAPLE_COUNT
+            if chosen[0] in self.ctx.providers and self.ctx.providers[chosen[0]].capabilities.batch:
+                changes.setdefault("run", "python train.py")
+        changes.setdefault("gpu", GpuConstraint((gpu,), count, count))
         changes.setdefault("hours", Decimal(2))
         key = changes.pop("key", f"key-{self.asked}")
         return await requests.submit(self.ctx, Provision(key, actor, CHANNEL, JobRequest(**changes)))

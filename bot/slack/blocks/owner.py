@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.wording import hours, rate
@@ -23,19 +24,24 @@ from ledger.models import Instance, Session
 from ledger.reads import SessionView
 from ledger.states import SessionState
 from ledger.values import short_id
+from providers.base import Capabilities
 
 TERMINATE = "terminate"
+GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or by hand on its cloud's own page."
 #: Sessions that can still be ended by somebody.
 ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 
-def ready(view: SessionView, command: str) -> Message:
-    """How to connect, what it costs, when it ends and how to end it before; `command` is the slash command."""
+def ready(view: SessionView, command: str, able: Capabilities | None = None) -> Message:
+    """How to connect, what it costs, when it ends and how to end it before; `command` is the slash command.
+
+    `able` says what its cloud can do; without it, everything is assumed.
+    """
     session, row = view.session, view.instance
     if row is None:
         return Message(f"Your {what(session)} is ready.", (section(f"Your *{what(session)}* is ready."),))
     lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready, as reported by the cloud."
-    lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else ["The cloud reports no SSH address."]
+    lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able)]
     if row.ssh_host:
         lines.append(
             f"Host {code(row.ssh_host)} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
@@ -44,11 +50,20 @@ def ready(view: SessionView, command: str) -> Message:
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} ({hours(Decimal(session.hours))} as approved)")
     ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
+    end: tuple[Block, ...] = (end_button(session),)
+    if able is not None and not able.terminate:
+        ending, end = GOES_ON, ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
-    return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), end_button(session)))
+    return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
 
 
-def ending(view: SessionView, command: str) -> Message:
+def _no_address(able: Capabilities | None) -> str:
+    if able is None or able.ssh:
+        return "The cloud reports no SSH address."
+    return "It runs the command that was asked for; there is no SSH."
+
+
+def ending(view: SessionView, command: str, able: Capabilities | None = None) -> Message:
     """The warning before the approved end."""
     session = view.session
     if session.state not in ENDABLE:
@@ -57,19 +72,30 @@ def ending(view: SessionView, command: str) -> Message:
     at = when(session.deadline) if session.deadline else "soon"
     text = f":hourglass: Your *{what(session)}* ends {at}. Save what you need: its disk goes with it."
     hint = f"For more time ask again with {code(f'{command} provision')}."
-    return Message(f"{text} {hint}", (section(text), context(hint), end_button(session)))
+    cannot = able is not None and not able.terminate
+    return Message(f"{text} {hint}", (section(text), context(hint), *(() if cannot else (end_button(session),))))
 
 
-def ended(view: SessionView, cost_usd: Decimal) -> Message:
-    """The end, why, and what it cost."""
+def ended(view: SessionView, cost_usd: Decimal, able: Capabilities | None = None) -> Message:
+    """The end, why, and what it cost: dollars, or hours of the quota where the cloud is free."""
     session = view.session
     failed = session.state is SessionState.FAILED
     verb = "failed" if failed else "is confirmed gone"
     why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
     cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
+    if able is not None and able.free:
+        cost = _free_hours(view.instance)
     text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"
     at = [context(f"Ended {when(session.ended_at)} · session {code(short_id(session.id))}")] if session.ended_at else []
     return Message(text, (section(text), *at))
+
+
+def _free_hours(row: Instance | None) -> str:
+    """What a free run used of its quota, as far as its start and end were seen."""
+    if row is None or row.billing_from is None or row.billing_until is None:
+        return "It cost nothing."
+    used_h = Decimal(str((row.billing_until - row.billing_from) / timedelta(hours=1)))
+    return f"It cost nothing and used about {hours(max(used_h, Decimal(0)))} of the quota."
 
 
 def end_button(session: Session) -> Block:

@@ -74,7 +74,9 @@ def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
     what = f"{session.gpu_count}× {safe(session.gpu, 60)} as reported by the cloud, {rate(row.price_usd_h)}"
     told = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}: {what}."]
     if row.reachable_at is not None:
-        told.append(f"{DONE} Reachable over SSH {when(row.reachable_at)}.")
+        # Where there is no SSH, the cloud's own word is all there is.
+        how = "Reachable over SSH" if row.ssh_host else f"Running, as {cloud} reports,"
+        told.append(f"{DONE} {how} {when(row.reachable_at)}.")
     elif row.state is _I.LIVE:
         said = ": ".join(safe(part, 120) for part in (row.status, row.status_text) if part)
         told.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")

@@ -56,8 +56,10 @@ CAPABILITIES = Capabilities(
     charges=False,
     logs=False,
     restart=False,
+    terminate=False,
     ssh=False,
     batch=True,
+    run_max_s=int(runs.SESSION_MAX.total_seconds()),
     free=True,
     # No call ends a run: its own exit, the pushed timeout, or a person on the web page does.
     meter_stop_verb="manual",
@@ -144,7 +146,7 @@ class KaggleProvider:
             return ()
         if await self.active() >= self._config.sessions_max:
             return ()
-        return (runs.offer(at, left_s, self._session_max_s),)
+        return (runs.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
 
     async def quota(self) -> Quota | None:
         """This week's GPU hours; None when Kaggle does not tell them. Read it before and after a run to account it."""

@@ -9,7 +9,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -70,7 +70,7 @@ class Kernel:
 # ── to the cloud ─────────────────────────────────────────────────────────────────────────────────
 
 
-def offer(at: datetime, left_s: Decimal | None, session_max_s: int) -> Offer:
+def offer(at: datetime, left_s: Decimal | None, session_max_s: int, warning: str = "") -> Offer:
     """The one offer: two T4 at $0 for as long as quota and session cap allow (quota unknown: the cap alone)."""
     spec = gpus.GPUS[GPU]
     scarce = left_s is not None and left_s < FEW_HOURS_S
@@ -88,6 +88,7 @@ def offer(at: datetime, left_s: Decimal | None, session_max_s: int) -> Offer:
         stock=None if left_s is None else Stock.LOW if scarce else Stock.HIGH,
         available_for_s=session_max_s if left_s is None else min(int(left_s), session_max_s),
         compute_capability=spec.compute_capability,
+        warning=warning,
         ticket={"machine_shape": SHAPE},
     )
 
@@ -222,7 +223,9 @@ def observed(ref: str, body: Any, kernel: Kernel | None = None) -> ObservedInsta
     why = body.get("failureMessage")
     text = f"{word}: {clean(why, ())}" if isinstance(why, str) and why else word
     status = STATUS.get(word, InstanceStatus.PENDING)
-    return _instance(ref, status, text, kernel.last_run_at if kernel else None, kernel.name if kernel else None)
+    succeeded = word == "COMPLETE" if status is InstanceStatus.TERMINATED else None
+    known = (kernel.last_run_at, kernel.name) if kernel else (None, None)
+    return replace(_instance(ref, status, text, *known), succeeded=succeeded)
 
 
 def outlived(kernel: Kernel) -> ObservedInstance:

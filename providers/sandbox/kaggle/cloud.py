@@ -34,11 +34,17 @@ class KaggleSandbox(SandboxCloud):
     API_KEY = "5a9d0b0c5a9d0b0c5a9d0b0c5a9d0b0c"
     API_TOKEN = "KGAT_SANDBOX0000000000000000000000"  # noqa: S105 # The sandbox's own, good nowhere else.
     STAPLE = "T4"
+    STAPLE_COUNT = 2
+    COUNTS = (2,)
+    VARIED = False
+    PACED = False
     PAGED = False
 
     account: Account
     #: How long the programs pushed from now on work before they end by themselves, in seconds.
     work_s: float
+    #: The push that is being answered; nothing waits between its note and its answer.
+    _call: CreateCall
 
     def reset(self) -> None:
         """Back to an account without kernels and with all its hours."""
@@ -58,7 +64,8 @@ class KaggleSandbox(SandboxCloud):
         """The calls, the log streams and the signed files."""
         kernels = Kernels(lambda: self.account, self.fault, lambda: self.now, self.API_TOKEN)
         credentials = (self.USERNAME, self.API_KEY, self.API_TOKEN)
-        wire = Wire({**kernels.handlers(), "SaveKernel": self.save}, self.fault, lambda: self.now, credentials)
+        handlers = {**kernels.handlers(), "SaveKernel": self.save}
+        wire = Wire(handlers, self.fault, lambda: self.now, credentials, self._note)
         logs = wire.endpoint("GetKernelSessionLogsStream", kernels.logs)
 
         async def signed(request: Any) -> Response:
@@ -73,12 +80,17 @@ class KaggleSandbox(SandboxCloud):
 
     # ── pushing ──────────────────────────────────────────────────────────────────────────────────
 
+    def _note(self, method: str, asked: Asked) -> None:
+        """A push is a create call whatever is decided about it; nothing else is."""
+        if method == "SaveKernel":
+            name, shape = asked.text("slug").partition("/")[2], asked.text("machineShape")
+            self._call = self.engine.note_create(self.name, name, shape)
+            self._call.outcome = "refused"
+
     def save(self, asked: Asked) -> Response:
         """`SaveKernel`: a new version with a session of its own, or a refusal in `error` under status 200."""
-        source = asked.body
+        source, call = asked.body, self._call
         slug = str(source.get("slug") or "")
-        call = self.engine.note_create(self.name, slug.partition("/")[2], str(source.get("machineShape") or ""))
-        call.outcome = "refused"
         self._check(source, slug)
         sentence = self._refusal(bool(source.get("machineShape") or source.get("enableGpu")))
         if sentence:

@@ -75,7 +75,7 @@ Take = Callable[[str], Mapping[str, Any] | None]
 
 
 class Wire:
-    """The routes of the sandbox. `take` uses up armed faults, `now` is the sandbox's time."""
+    """The routes of the sandbox. `take` uses up armed faults, `now` is its time, `note` hears of every call."""
 
     def __init__(
         self,
@@ -83,10 +83,12 @@ class Wire:
         take: Take,
         now: Callable[[], datetime],
         credentials: tuple[str, str, str],
+        note: Callable[[str, Asked], None],
     ) -> None:
         self._handlers = handlers
         self._take = take
         self._now = now
+        self._note = note
         user, key, token = credentials
         basic = base64.b64encode(f"{user}:{key}".encode()).decode()
         self._accepted = {f"Basic {basic}", f"Bearer {token}"}
@@ -105,10 +107,12 @@ class Wire:
 
         async def answer(request: Request) -> Response:
             try:
+                asked = Asked(await _body(request), address(request))
+                self._note(method, asked)
                 self._gateway(method)
                 if method != "IntrospectToken" and request.headers.get("authorization") not in self._accepted:
                     raise Refused(401, faults.UNAUTHENTICATED)
-                return handler(Asked(await _body(request), address(request)))
+                return handler(asked)
             except Refused as refused:
                 return refused.answer()
 
