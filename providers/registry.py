@@ -12,11 +12,13 @@ from pydantic import BaseModel
 
 from ledger.values import Clock
 from providers.base import Provider
+from providers.clouds.kaggle import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud import LambdaConfig, LambdaProvider
 from providers.clouds.runpod import RunPodConfig, RunPodProvider
 from providers.clouds.tensordock import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast import VastConfig, VastProvider
 from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming
+from providers.sandbox.kaggle import KaggleSandbox
 from providers.sandbox.lambda_cloud import LambdaSandbox
 from providers.sandbox.runpod import RunPodSandbox
 from providers.sandbox.tensordock import TensorDockSandbox
@@ -103,6 +105,11 @@ _ENTRIES = (
             "TENSORDOCK_API_URL": "base_url", "TENSORDOCK_IMAGE": "image", "TENSORDOCK_V0_URL": "v0_url",
             "TENSORDOCK_V0_API_KEY": "v0_api_key", "TENSORDOCK_V0_API_TOKEN": "v0_api_token",
         },
+    ),
+    ProviderEntry(
+        "kaggle", KaggleConfig, KaggleProvider, {"KAGGLE_USERNAME": "username", "KAGGLE_KEY": "key"},
+        "https://www.kaggle.com/settings", KaggleSandbox, {"KAGGLE_API_URL": "base_url"},
+        {"KAGGLE_API_TOKEN": "api_token"},
     ),
 )  # fmt: skip
 
