@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from bot.practice.reader import all_text, button_texts
+from bot.practice.reader import all_text
 from ledger.audit import Books
 from ledger.states import (
     GrantState,
@@ -22,7 +22,6 @@ from ledger.states import (
     SessionState,
 )
 from tests.e2e.gates import Held
-from tests.e2e.people import STEP_S
 from tests.e2e.town import CALLS, DOWN_S, LONG_DOWN_S, Town, slack
 
 pytestmark = pytest.mark.slow
@@ -102,22 +101,17 @@ async def test_with_offers_that_nobody_was_shown(sqlite_place: Town) -> None:
 
 
 async def test_with_offers_whose_showing_was_not_confirmed(sqlite_place: Town) -> None:
-    """Slack takes no key that would make a post idempotent, so the message may be there twice. Both stay honest."""
+    """Slack takes no key that would make a post idempotent, so the next process looks whether the message is there."""
     place = sqlite_place
     posts = place.slack.hold(slack("chat.postMessage"), answered=True)
     await place.ask()
     await posts.caught()
     await crash(place, posts)
-    second = await place.screens.offers(2)
-    first = place.screens.decidable()[0]
-    await place.acked(place.ws.as_("bob").click(first, "approve:1"))
-    await place.ready()
-    await place.ws.until(lambda: not button_texts(place.ws.now(second)), STEP_S)
-    await place.acked(place.ws.as_("carol").click(first, "approve:1"))
+    offers = await place.offers()
+    await place.acked(place.ws.as_("bob").click(offers, "approve:1"))
+    await place.acked(place.ws.as_("carol").click(offers, "approve:1"))
     await place.screens.told("carol", "already approved")
-    await place.terminate()
-    await place.gone()
-    await place.comes_to_rest()
+    await finish(place)
 
 
 async def test_with_an_approval_that_was_acknowledged_and_not_judged_yet(place: Town) -> None:
@@ -191,7 +185,7 @@ async def test_while_it_boots(place: Town) -> None:
     books = await place.books()
     assert last_instance(books) is InstanceState.LIVE
     assert books.instances[-1].reachable_at is None
-    await crash(place, down_s=310.0)
+    await crash(place, down_s=295.0)  # The next process still sees it boot: when it ran is not a guess.
     await finish(place)
 
 
