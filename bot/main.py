@@ -38,6 +38,8 @@ SLACK_PATH = "/slack/events"
 #: How long requests that were accepted may take once no more are accepted.
 DRAIN_S = 5
 BACKLOG = 1024
+#: Longer than the 60 s after which usual load balancers close an idle connection, so that they never reuse a dead one.
+KEEP_ALIVE_S = 75
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +152,7 @@ async def http(app: Any, listening: socket.socket, *, lifespan: Literal["on", "o
         timeout_graceful_shutdown=DRAIN_S,
         server_header=False,
         backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_S,
     )
     server = _QuietServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]), name="http")
