@@ -11,11 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from bot import logs
-from bot.cli.market import NO_CLOUD, marketed, policy_of
-from bot.cli.shared import console, fail, settings
+from bot.cli.market import NO_CLOUD, command_of, marketed, policy_of
+from bot.cli.shared import console, settings
 from bot.rules.comparison import Question
 from bot.rules.comparison_text import cells, columns, elsewhere, elsewhere_columns, markdown, to_json
-from bot.rules.grammar import GrammarError, parse
 from bot.rules.policy import Policy
 from bot.rules.wording import hours, usd
 from bot.services.planning import Compared, compare_market
@@ -62,11 +61,7 @@ def compare(
 
 def question_of(words: dict[str, str], policy: Policy) -> Question:
     """The options read by the same language as `/gpu compare`; ends the program at a word that it refuses."""
-    if any('"' in value for value in words.values()):
-        fail("A double quote does not belong into an option; write --budget 500.", 2)
-    parsed = parse("compare " + " ".join(f'{key}="{value}"' for key, value in words.items() if value), policy)
-    if isinstance(parsed, GrammarError):
-        fail(parsed.message, 2)
+    parsed = command_of("compare", words, policy, example="--budget 500")
     if parsed.question is None:
         raise ValueError("a comparison without a question")
     return parsed.question

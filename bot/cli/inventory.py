@@ -11,18 +11,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from bot import logs
-from bot.cli.market import NO_CLOUD, marketed, policy_of
+from bot.cli.market import NO_CLOUD, command_of, marketed, policy_of
 from bot.cli.shared import console, fail, settings
-from bot.rules.grammar import GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.policy import Policy
 from bot.rules.ranking import RankedOption
 from bot.rules.wording import hours, plural, rate, usd
-from bot.services.catalog import Inventory
+from bot.services.catalog import Inventory, absent
+from bot.services.planning import LOOK_HOURS
 from ledger.values import JobRequest
-
-#: Totals are compared for one hour unless a time is given.
-LOOK_HOURS = Decimal(1)
 
 app = typer.Typer()
 
@@ -65,19 +62,13 @@ def inventory(
 
 def job_of(words: dict[str, str], policy: Policy) -> JobRequest:
     """The options read by the same language as `/gpu inventory`; ends the program at a word that it refuses."""
-    if any('"' in value for value in words.values()):
-        fail("A double quote does not belong into an option; write --region US,EU.", 2)
-    asked = " ".join(f'{key}="{value}"' for key, value in words.items() if value)
-    parsed = parse(f"inventory {asked}", policy)
-    if isinstance(parsed, GrammarError):
-        fail(parsed.message, 2)
+    parsed = command_of("inventory", words, policy, example="--region US,EU")
     return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
 
 
 def notes(market: Inventory) -> list[str]:
     """The sentences under the table: the age of the prices, who did not answer, what was left out and why."""
-    absent = [answer.sentence for answer in market.answers if not answer.ok]
-    return [*market.ages, *absent, *(one.sentence for one in market.ranked.excluded)]
+    return [*market.ages, *absent(market.answers), *(one.sentence for one in market.ranked.excluded)]
 
 
 def show(market: Inventory, wanted: JobRequest) -> None:

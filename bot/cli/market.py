@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from bot.cli.shared import BAD_SETTINGS, explained, fail
 from bot.clock import SystemClock
+from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.policy import Policy
 from bot.services.catalog import Catalog
 from bot.settings import Settings, read_policy_file
@@ -24,6 +25,16 @@ def policy_of(found: Settings) -> Policy:
     """The team's policy. Ends the program when its file cannot be used."""
     with explained():
         return read_policy_file(found.policy, practice=found.practice).policy
+
+
+def command_of(name: str, options: Mapping[str, str], policy: Policy, *, example: str) -> Command:
+    """The options read by the same language as `/gpu NAME`; ends the program at a word that it refuses."""
+    if any('"' in value for value in options.values()):
+        fail(f"A double quote does not belong into an option; write {example}.", 2)
+    parsed = parse(" ".join([name, *(f'{key}="{value}"' for key, value in options.items() if value)]), policy)
+    if isinstance(parsed, GrammarError):
+        fail(parsed.message, 2)
+    return parsed
 
 
 def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -40,6 +40,11 @@ class CloudAnswer:
         seconds = max(int((now - self.at).total_seconds()), 0)
         old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
         return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
+
+
+def absent(answers: Iterable[CloudAnswer]) -> tuple[str, ...]:
+    """What is said about the clouds that did not answer."""
+    return tuple(one.sentence for one in answers if not one.ok)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,14 @@ from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 
 from bot.rules.comparison import Comparison, Question, cheapest, compare
+from bot.rules.excluding import excluded
 from bot.rules.grammar_run import workload_of
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.relaxing import Relaxation, relax, widest
 from bot.rules.spend import bad_price
-from bot.rules.wording import plural
 from bot.rules.workload import Workload, assumed, unknown
-from bot.services.catalog import Catalog, CloudAnswer
+from bot.services.catalog import Catalog, CloudAnswer, absent
 from bot.services.commands import Reply
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Capabilities
@@ -59,7 +59,7 @@ class Planned:
     @property
     def absent(self) -> tuple[str, ...]:
         """What is said about the clouds that did not answer."""
-        return tuple(one.sentence for one in self.answers if not one.ok)
+        return absent(self.answers)
 
 
 async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> Planned:
@@ -113,7 +113,7 @@ class Compared:
     @property
     def absent(self) -> tuple[str, ...]:
         """What is said about the clouds that did not answer."""
-        return tuple(one.sentence for one in self.answers if not one.ok)
+        return absent(self.answers)
 
 
 async def compare_market(catalog: Catalog, clock: Clock, question: Question, policy: Policy) -> Compared:
@@ -123,9 +123,8 @@ async def compare_market(catalog: Catalog, clock: Clock, question: Question, pol
     free = frozenset(cloud for cloud, able in catalog.capabilities.items() if able.free)
     wanted = [one for one in market.offers if one.gpu not in policy.blocked_gpus]
     found = compare(cheapest(wanted, free), question)
-    unusable = sum(bad_price(one.price_usd_h, free=False) for one in wanted if one.cloud not in free)
+    unusable = [one.id for one in wanted if one.cloud not in free and bad_price(one.price_usd_h, free=False)]
     if unusable:
-        note = f"{plural(unusable, 'offer')} left out: no usable price (missing, zero or negative)."
-        found = replace(found, notes=(*found.notes, note))
+        found = replace(found, notes=(*found.notes, excluded("price_missing", unusable).sentence))
     ages = tuple(one.age(clock.now()) for one in market.answers if one.ok)
     return Compared(found, market.answers, ages)

@@ -129,7 +129,8 @@ class SlackDoor:
 
     async def _listen(self, ack: Any, body: dict[str, Any], req: AsyncBoltRequest) -> None:
         """Plan the answer, store the message, acknowledge, and queue the work; a replay gets the stored answer."""
-        answer = await self._take(body, req.headers)
+        with self._ctx.pressure.acknowledging():
+            answer = await self._take(body, req.headers)
         await ack(answer or "")
 
     async def _take(self, body: dict[str, Any], headers: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,8 +166,7 @@ class SlackDoor:
         signature = next(value for name, value in scope["headers"] if name.lower() == SIGNATURE_HEADER.encode())
         headers = {SIGNATURE_HEADER: signature.decode("latin-1")}
         request = AsyncBoltRequest(body=scope[PAYLOAD], headers=dict(headers), mode="socket_mode")
-        with self._ctx.pressure.acknowledging():
-            response = await self._bolt.async_dispatch(request)
+        response = await self._bolt.async_dispatch(request)
         raw = response.body.encode("utf-8")
         kind = response.first_headers_without_set_cookie().get("content-type", "text/plain; charset=utf-8")
         head = [(b"content-type", kind.encode("latin-1")), (b"content-length", b"%d" % len(raw))]

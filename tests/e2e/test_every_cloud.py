@@ -23,15 +23,6 @@ async def place(
         yield built
 
 
-async def finish(place: Town) -> None:
-    """From a confirmed create to the end, with one instance and one message of each kind."""
-    await place.ready()
-    await place.terminate()
-    await place.gone()
-    await place.comes_to_rest()
-    assert place.ws.duplicates() == []
-
-
 async def test_a_process_that_is_killed_before_it_hears_of_its_create(place: Town) -> None:
     await place.ask()
     offers = await place.offers()
@@ -42,11 +33,11 @@ async def test_a_process_that_is_killed_before_it_hears_of_its_create(place: Tow
     await place.kill()
     create.drop()
     await place.restart(DOWN_S)
-    await finish(place)
+    await place.finish()
 
 
 async def test_an_answer_that_is_lost(place: Town) -> None:
     place.clouds[place.cloud].engine.faults.arm(place.cloud, "create_lost_reply", 1)
     await place.ask()
     await place.approve()
-    await finish(place)
+    await place.finish()

@@ -47,15 +47,6 @@ def _unshown(books: Books, *, replies_only: bool) -> list[str]:
     return [note.id for note in late if not replies_only or note.kind is NotificationKind.REPLY]
 
 
-async def finish(place: Town) -> None:
-    """From a running instance to the end of everything."""
-    await place.ready()
-    await place.terminate()
-    await place.gone()
-    await place.comes_to_rest()
-    assert place.ws.duplicates() == []
-
-
 def last_instance(books: Books) -> InstanceState | None:
     """The state of the newest instance row."""
     return books.instances[-1].state if books.instances else None
@@ -86,7 +77,7 @@ async def test_while_the_clouds_are_asked_for_offers(place: Town) -> None:
     assert [row.state for row in (await place.books()).requests] == [RequestState.QUOTING]
     await crash(place, search)
     await place.approve()
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_offers_that_nobody_was_shown(sqlite_place: Town) -> None:
@@ -97,7 +88,7 @@ async def test_with_offers_that_nobody_was_shown(sqlite_place: Town) -> None:
     assert [row.state for row in (await place.books()).requests] == [RequestState.PENDING]
     await crash(place, posts)
     await place.approve()
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_offers_whose_showing_was_not_confirmed(sqlite_place: Town) -> None:
@@ -111,7 +102,7 @@ async def test_with_offers_whose_showing_was_not_confirmed(sqlite_place: Town) -
     await place.acked(place.ws.as_("bob").click(offers, "approve:1"))
     await place.acked(place.ws.as_("carol").click(offers, "approve:1"))
     await place.screens.told("carol", "already approved")
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_an_approval_that_was_acknowledged_and_not_judged_yet(place: Town) -> None:
@@ -122,7 +113,7 @@ async def test_with_an_approval_that_was_acknowledged_and_not_judged_yet(place: 
     await lookups.caught()
     assert (await place.books()).approvals == ()
     await crash(place, lookups)
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_an_intent_and_no_order_yet(place: Town) -> None:
@@ -134,7 +125,7 @@ async def test_with_an_intent_and_no_order_yet(place: Town) -> None:
     await reprice.caught()
     assert last_instance(await place.books()) is InstanceState.READY
     await crash(place, reprice)
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_an_order_that_never_reached_the_cloud(place: Town) -> None:
@@ -152,7 +143,7 @@ async def test_with_an_order_that_never_reached_the_cloud(place: Town) -> None:
     assert place.creates == []
     assert [grant.state for grant in (await place.books()).grants] == [GrantState.VOID]
     await place.approve()
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_an_order_whose_answer_was_not_heard(place: Town) -> None:
@@ -164,7 +155,7 @@ async def test_with_an_order_whose_answer_was_not_heard(place: Town) -> None:
     assert last_instance(await place.books()) is InstanceState.SENDING
     assert len(place.alive()) == 1
     await crash(place, create)
-    await finish(place)
+    await place.finish()
 
 
 async def test_right_after_the_cloud_confirmed(place: Town) -> None:
@@ -174,7 +165,7 @@ async def test_right_after_the_cloud_confirmed(place: Town) -> None:
     await place.acked(place.ws.as_("bob").click(offers, "approve:1"))
     await place.until(lambda books: last_instance(books) is InstanceState.LIVE)
     await crash(place, looks)
-    await finish(place)
+    await place.finish()
 
 
 async def test_while_it_boots(place: Town) -> None:
@@ -186,7 +177,7 @@ async def test_while_it_boots(place: Town) -> None:
     assert last_instance(books) is InstanceState.LIVE
     assert books.instances[-1].reachable_at is None
     await crash(place, down_s=295.0)  # The next process still sees it boot: when it ran is not a guess.
-    await finish(place)
+    await place.finish()
 
 
 async def test_ready_and_nobody_was_told(sqlite_place: Town) -> None:
@@ -198,7 +189,7 @@ async def test_ready_and_nobody_was_told(sqlite_place: Town) -> None:
     await place.until(lambda books: bool(books.sessions) and books.sessions[-1].state is SessionState.RUNNING)
     await posts.caught()
     await crash(place, posts)
-    await finish(place)
+    await place.finish()
 
 
 async def test_with_an_end_that_was_ordered_and_never_reached_the_cloud(place: Town) -> None:

@@ -203,6 +203,14 @@ class Town:
         await self.screens.wrote("alice", "is confirmed gone")
         assert self.alive() == []
 
+    async def finish(self) -> None:
+        """From a running instance to the end of everything, with no message twice."""
+        await self.ready()
+        await self.terminate()
+        await self.gone()
+        await self.comes_to_rest()
+        assert self.ws.duplicates() == []
+
     # ── what is really so ────────────────────────────────────────────────────────────────────────
 
     def alive(self) -> list[str]:

@@ -17,8 +17,7 @@ from tests.support.world import World
 
 JOB = JobRequest(gpu=GpuConstraint(("RTX4090",)), hours=Decimal(2))
 DEADLINE_S = 0.5
-#: Far less than a cloud that hangs would take; how close it really comes is measured by the benchmark.
-SLACK_S = 3.0
+SLACK_S = 0.05
 
 
 class Cloud:
@@ -79,6 +78,7 @@ async def test_bad_clouds_neither_delay_nor_hide_the_good_one(w: World) -> None:
             assert {offer.cloud for offer in market.offers} == {"vast"}
             assert set(said(market)) == set(bad)
             assert said(market)["hanging"] == "hanging did not answer within 0.5 s."
+        # The best of three, since other programs use this machine too.
         # The best of three, since other programs use this machine too.
         assert min(took) < DEADLINE_S + SLACK_S
         for provider in bad.values():

@@ -46,7 +46,8 @@ def take_turns(config: pytest.Config, items: list[pytest.Item], walks: Iterable[
     for item in walks:
         if isinstance(item, pytest.Function) and "db_url" in item.fixturenames:
             kind = str(item.callspec.params["db_url"])
-            runs.setdefault(item.nodeid.replace(kind, "", 1), []).append(item)
+            test, _, parameters = item.nodeid.rpartition("[")
+            runs.setdefault(f"{test}[{parameters.replace(kind, '', 1)}", []).append(item)
     pairs = [pair for pair in runs.values() if len(pair) == len(DATABASES)]
     later = {pair[number % 2] for number, pair in enumerate(pairs)}
     items[:] = [item for item in items if item not in later]

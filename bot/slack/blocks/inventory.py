@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.rules.ranking import RankedOption
 from bot.rules.wording import hours, rate, short_hours
-from bot.services.catalog import Inventory
+from bot.services.catalog import Inventory, absent
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.offers import Line, left_out, offers_table, reasons, spoken
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section
@@ -14,15 +14,15 @@ from ledger.values import JobRequest
 def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
     """Ranked offers with their ids. Nothing is reserved by looking."""
     lines = [_line(option) for option in found.ranked.options]
-    absent = [answer.sentence for answer in found.answers if not answer.ok]
+    silent = absent(found.answers)
     excluded = [one.sentence for one in found.ranked.excluded]
     title = f"*{safe(job_words.gpus(job.gpu))}*, totals for {hours(job.hours)}"
-    notes = left_out(excluded, absent)
+    notes = left_out(excluded, silent)
     more: list[Block] = [notes] if notes is not None else []
     more += [context(" · ".join(safe(age) for age in found.ages))] if found.ages else []
     if not lines:
         said = f"{title}: no offer fits now."
-        told = " ".join(safe(sentence) for sentence in (*absent, *excluded))
+        told = " ".join(safe(sentence) for sentence in (*silent, *excluded))
         return Message(clip(f"{said} {told}", 3_900), (section(said), *more))
     ids = "\n".join(
         f"#{one.rank} {code(one.offer.id)} {rate(one.price_usd_h)}, {dollars(one.expected_usd)}" for one in lines
