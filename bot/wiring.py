@@ -11,12 +11,14 @@ from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy, Timing
 from bot.services.catalog import Catalog
 from bot.services.context import Context
+from bot.services.pacing import LedgerPacer
 from bot.services.ports import Reached
 from bot.settings import Settings, identity, read_policy_file
 from ledger.db import Database
 from ledger.inbox import InboxWriter
 from ledger.values import Clock
 from providers.base import Provider
+from providers.pacing import Pacer
 from providers.reach import ssh_banner
 from providers.registry import REGISTRY
 
@@ -32,10 +34,12 @@ class SshReach:
         return Reached(*await ssh_banner(host, port, self.timeout_s))
 
 
-def build_providers(settings: Settings, clock: Clock) -> dict[str, Provider]:
+def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:
     """An adapter for each cloud whose credentials are set, in the order of the registry."""
     return {
-        name: entry.build(settings.clouds[name], clock) for name, entry in REGISTRY.items() if name in settings.clouds
+        name: entry.build(settings.clouds[name], clock, pacer)
+        for name, entry in REGISTRY.items()
+        if name in settings.clouds
     }
 
 
@@ -44,8 +48,9 @@ def build_context(settings: Settings, clock: Clock) -> Context:
     logs.register_secrets(settings.secrets())
     file = read_policy_file(settings.policy, practice=settings.practice)
     labels = build_labels(settings)
-    providers = build_providers(settings, clock)
-    return assemble(settings.database, clock, providers, labels, policy=file.policy, timing=file.timing)
+    db = Database(settings.database)
+    providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
+    return assemble(db, clock, providers, labels, policy=file.policy, timing=file.timing)
 
 
 def build_labels(settings: Settings) -> LabelKey:
@@ -57,7 +62,7 @@ def build_labels(settings: Settings) -> LabelKey:
 
 
 def assemble(
-    database_url: str,
+    db: Database,
     clock: Clock,
     providers: Mapping[str, Provider],
     labels: LabelKey,
@@ -66,7 +71,6 @@ def assemble(
     timing: Timing,
 ) -> Context:
     """A context out of parts that are there already: for `build_context` and for tests that run in one process."""
-    db = Database(database_url)
     return Context(
         db=db,
         clock=clock,

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from ledger.values import Absence, GpuConstraint, Grant
+from providers.pacing import Pace
 
 
 class Stock(StrEnum):
@@ -78,8 +79,8 @@ class Capabilities:
     #: Longest instance name and the characters allowed in it besides letters and digits.
     name_max: int = 191
     name_extra_chars: str = "-_"
-    #: Documented minimum seconds between two calls, per endpoint group of the adapter.
-    rate_limits: Mapping[str, float] = field(default_factory=dict)
+    #: How often may be called, per group of endpoints of the adapter.
+    rate_limits: Mapping[str, Pace] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

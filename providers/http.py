@@ -13,6 +13,7 @@ from pydantic import AfterValidator, SecretStr
 
 from ledger.values import Clock, forbid_in_transaction
 from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
+from providers.pacing import Pacing
 
 USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
 READ_ATTEMPTS = 3
@@ -58,15 +59,23 @@ class CloudHttp:
     """HTTP to one cloud. Errors from here name the cloud and never contain headers, URLs with keys, or bodies.
 
     `timeout_s` bounds one attempt. The environment's proxies are ignored, so a key only ever goes to `base_url`.
+    With `pacing` every attempt waits for its turn first, and `RateLimited` is raised where that would be too long.
     """
 
     def __init__(
-        self, cloud: str, base_url: str, headers: Mapping[str, str], clock: Clock, timeout_s: float = 10.0
+        self,
+        cloud: str,
+        base_url: str,
+        headers: Mapping[str, str],
+        clock: Clock,
+        timeout_s: float = 10.0,
+        pacing: Pacing | None = None,
     ) -> None:
         self.cloud = cloud
         self._clock = clock
         self._timeout_s = timeout_s
         self._base_url = base_url.rstrip("/")
+        self._pacing = pacing
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json", **headers}
         self._client = self._new_client()
 
@@ -80,16 +89,17 @@ class CloudHttp:
             follow_redirects=False,
         )
 
-    async def read(self, method: str, path: str, **kwargs: Any) -> Reply:
+    async def read(self, method: str, path: str, *, pace: str | None = None, **kwargs: Any) -> Reply:
         """An idempotent call: repeated up to three times on connection trouble and on 502, 503, 504.
 
         Raises `Unavailable` when no attempt was answered. Any other status is returned for the adapter to judge.
-        A 429 is never repeated here: pacing is the caller's business.
+        A 429 is never repeated here; the pause that it asks for is kept by the next call. `pace` names the group whose
+        turn is taken, where it is not the usual one of such a call.
         """
         forbid_in_transaction(f"{self.cloud} {method}")
         for attempt in range(1, READ_ATTEMPTS + 1):
             try:
-                reply = await _exchange(self._client, method, path, kwargs)
+                reply = await self._paced(self._client, method, path, kwargs, pace)
             except httpx.HTTPError as error:
                 if attempt == READ_ATTEMPTS:
                     raise Unavailable(self.cloud, f"{self.cloud} did not answer ({type(error).__name__})") from error
@@ -102,19 +112,31 @@ class CloudHttp:
     async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> Reply:
         """A create: one attempt on a connection of its own, so that no pooled connection dies half-way.
 
-        Raises `NotSent` when no connection was made and `OutcomeUnknown` for every other transport failure. The
-        adapter judges the status; a 5xx must become `OutcomeUnknown` there.
+        Raises `RateLimited` when its turn is too far away, `NotSent` when no connection was made, and
+        `OutcomeUnknown` for every other transport failure. The adapter judges the status; a 5xx must become
+        `OutcomeUnknown` there.
         """
         forbid_in_transaction(f"{self.cloud} create")
         async with self._new_client() as client:
             try:
-                return await _exchange(client, method, path, {**kwargs, "timeout": timeout_s})
+                return await self._paced(client, method, path, {**kwargs, "timeout": timeout_s})
             except _NEVER_SENT as error:
                 raise NotSent(self.cloud, f"{self.cloud} could not be reached, so nothing was sent") from error
             except httpx.HTTPError as error:
                 raise OutcomeUnknown(
                     self.cloud, f"the reply of {self.cloud} to the create was lost ({type(error).__name__})"
                 ) from error
+
+    async def _paced(
+        self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any], pace: str | None = None
+    ) -> Reply:
+        if self._pacing is None:
+            return await _exchange(client, method, path, kwargs)
+        groups = (pace,) if pace else self._pacing.groups(method, path)
+        await self._pacing.turn(self._clock, groups)
+        reply = await _exchange(client, method, path, kwargs)
+        await self._pacing.heard(groups, reply.status, reply.headers)
+        return reply
 
     def json(self, reply: Reply) -> Any:
         """The parsed body; `UnexpectedResponse` when it is not JSON."""

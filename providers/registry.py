@@ -17,6 +17,7 @@ from providers.clouds.lambda_cloud import LambdaConfig, LambdaProvider
 from providers.clouds.runpod import RunPodConfig, RunPodProvider
 from providers.clouds.tensordock import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast import VastConfig, VastProvider
+from providers.pacing import Pacer
 from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming
 from providers.sandbox.kaggle import KaggleSandbox
 from providers.sandbox.lambda_cloud import LambdaSandbox
@@ -38,7 +39,7 @@ class ProviderEntry:
 
     name: str
     config_class: type[BaseModel]
-    build: Callable[[Any, Clock], Provider]
+    build: Callable[[Any, Clock, Pacer | None], Provider]
     required: Mapping[str, str]
     where: str
     sandbox: type[SandboxCloud]
@@ -80,9 +81,9 @@ class ProviderEntry:
             **{key: env[name].strip() for name, key in self.fields.items() if env.get(name, "").strip()}
         )
 
-    def connect(self, env: Mapping[str, str], clock: Clock) -> Provider:
-        """An adapter configured from `env`."""
-        return self.build(self.config(env), clock)
+    def connect(self, env: Mapping[str, str], clock: Clock, pacer: Pacer | None = None) -> Provider:
+        """An adapter configured from `env`. Without a pacer it keeps the cloud's limits for itself alone."""
+        return self.build(self.config(env), clock, pacer)
 
 
 _ENTRIES = (

@@ -24,6 +24,7 @@ from bot.wiring import build_providers
 from ledger.db import Database
 from migrations import run as schema
 from providers.base import Preflight
+from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 
 CHECK_TIMEOUT_S = 20.0
@@ -172,7 +173,8 @@ async def _clouds(settings: Settings, *, offline: bool) -> AsyncIterator[Finding
             yield Finding(name, Grade.NOTE, f"not used: {', '.join(missing)} not set{other}", entry.where)
     if offline:
         return
-    providers = build_providers(settings, SystemClock())
+    clock = SystemClock()
+    providers = build_providers(settings, clock, LocalPacer(clock))
     try:
         for checked in await asyncio.gather(*(provider.preflight() for provider in providers.values())):
             yield _preflight(checked)

@@ -14,6 +14,7 @@ from bot.services.catalog import Catalog
 from bot.settings import Settings, read_policy_file
 from bot.wiring import build_providers
 from ledger.values import Clock
+from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 
 NO_CLOUD = 69  # sysexits.h: EX_UNAVAILABLE
@@ -48,7 +49,7 @@ def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]
 async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
     clock = SystemClock()
     timing = read_policy_file(found.policy, practice=found.practice).timing
-    providers = build_providers(found, clock)
+    providers = build_providers(found, clock, LocalPacer(clock, timing.pace))
     catalog = Catalog(providers, clock, timing.offers_timeout_s)
     try:
         return await ask(catalog, clock)

@@ -22,6 +22,7 @@ from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy, Timing
 from bot.services.context import Context
 from bot.services.invariants import Truth
+from bot.services.pacing import LedgerPacer
 from bot.slack.settings import SlackSettings
 from bot.wiring import assemble, close
 from ledger.db import Database
@@ -48,6 +49,7 @@ TIMING = Timing(
     reach_timeout_s=2.0,
     terminate_retry_s=1.0,
     outbox_retry_s=0.5,
+    pace=0.01,
 ).validated(practice=True)
 
 
@@ -122,11 +124,13 @@ async def _sandbox(clouds: Mapping[str, SandboxCloud]) -> AsyncIterator[str]:
 def _context(
     file: Path, clock: TravelClock, clouds: Mapping[str, SandboxCloud], sandbox_url: str, labels: LabelKey
 ) -> Context:
+    db = Database(f"sqlite+aiosqlite:///{file}")
+    pacer = LedgerPacer(db, clock, TIMING.pace)
     providers = {
-        name: REGISTRY[name].connect(cloud.environment(f"{sandbox_url}/{name}"), clock)
+        name: REGISTRY[name].connect(cloud.environment(f"{sandbox_url}/{name}"), clock, pacer)
         for name, cloud in clouds.items()
     }
-    return assemble(f"sqlite+aiosqlite:///{file}", clock, providers, labels, policy=POLICY, timing=TIMING)
+    return assemble(db, clock, providers, labels, policy=POLICY, timing=TIMING)
 
 
 @asynccontextmanager

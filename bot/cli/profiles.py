@@ -39,7 +39,9 @@ def show(name: str = typer.Argument(help="The cloud, such as runpod.")) -> None:
 @app.command()
 def lint() -> None:
     """Hold every profile to the schema and to its adapter; exit 1 with a sentence per problem."""
-    able = {name: entry.build(entry.config_class(), SystemClock()).capabilities for name, entry in REGISTRY.items()}
+    able = {
+        name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
+    }
     problems = problems_of(able)
     for problem in problems:
         typer.echo(problem, err=True)

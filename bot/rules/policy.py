@@ -289,6 +289,14 @@ class Timing:
     offers_timeout_s: float = field(
         default=10.0, metadata=_doc("How long a search waits for the slowest cloud.", floor=2)
     )
+    pace: float = field(
+        default=1.0,
+        metadata=_doc(
+            "How many times the documented pause between two calls of a cloud is kept; more than 1 leaves room for "
+            "other programs that use the account.",
+            floor=1,
+        ),
+    )
     terminate_retry_s: float = field(
         default=5.0, metadata=_doc("First pause before a termination is ordered again; it doubles.", floor=2)
     )

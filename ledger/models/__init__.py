@@ -14,7 +14,7 @@ from sqlalchemy import event, inspect
 from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
 from ledger.models.base import Base, Claimable
 from ledger.models.holding import Instance, Session, Stray
-from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, SshKey
+from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, SshKey, TurnRow
 
 __all__ = [
     "MOVABLE",
@@ -36,6 +36,7 @@ __all__ = [
     "StateAssigned",
     "Stray",
     "Token",
+    "TurnRow",
 ]
 
 #: The rows whose state only `ledger.moves` changes.

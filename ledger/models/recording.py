@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index, Integer, UniqueConstraint
+from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
@@ -117,3 +117,15 @@ class Mark(Base):
     name: Mapped[str] = mapped_column(SafeString(64), primary_key=True)
     value: Mapped[str] = mapped_column(SafeText)
     at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class TurnRow(Base):
+    """When a group of calls to one account at one cloud is free again, had each turn lasted its whole interval.
+
+    Microseconds since 1970 in UTC, because one statement on both databases must reckon with them.
+    """
+
+    __tablename__ = "turns"
+
+    name: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    free_at_us: Mapped[int] = mapped_column(BigInteger)

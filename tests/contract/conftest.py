@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxTiming
-from tests.contract.served import Bench, Clouds, serving
+from tests.contract.served import Bench, Clouds, serving, unpaced
 from tests.support.matrix import clouds_with
 
 
@@ -41,7 +41,7 @@ async def bench(clouds: Clouds, cloud_name: str) -> AsyncIterator[Bench]:
     await engine.doors.close_all()
     entry = REGISTRY[cloud_name]
     environment = sandbox.environment(f"{clouds.url}/{cloud_name}")
-    provider = entry.connect(environment, clouds.clock)
+    provider = entry.connect(environment, clouds.clock, unpaced(clouds.clock))
     try:
         yield Bench(entry, clouds, provider, sandbox)
     finally:

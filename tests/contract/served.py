@@ -15,6 +15,7 @@ import uvicorn
 
 from ledger.values import GpuConstraint, Grant, GrantKind
 from providers.base import Capabilities, InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.pacing import LocalPacer, Pacer
 from providers.registry import REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, SandboxTiming, TrueInstance
@@ -63,6 +64,11 @@ async def serving() -> AsyncIterator[Clouds]:
             await task
 
 
+def unpaced(clock: SteppedClock) -> LocalPacer:
+    """Turns without waiting: the sandboxes count no calls unless a test says so, and waiting would move their time."""
+    return LocalPacer(clock, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Bench:
     """One cloud on the bench: the adapter under test and what only a test may know."""
@@ -92,6 +98,10 @@ class Bench:
     @property
     def able(self) -> Capabilities:
         return self.provider.capabilities
+
+    def replica(self, pacer: Pacer | None = None) -> Provider:
+        """Another adapter on the same account, as a deployment has it: one that keeps the cloud's limits."""
+        return self.entry.connect(self.environment, self.clock, pacer)
 
     def usable(self, offer: Offer) -> bool:
         """Whether its price is one: zero is a price only where nothing is paid."""

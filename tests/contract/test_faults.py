@@ -19,6 +19,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
+from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 from tests.contract.served import DISK_GB, ENV_SECRET, LABEL, NAME, OTHER, Bench, banner, fault_cases
 
@@ -321,6 +322,26 @@ async def test_calling_too_often_is_said_so_when_the_cloud_minds(bench: Bench) -
         await hurry()
     assert caught.value.retry_after_s is not None
     assert caught.value.retry_after_s > 0
+
+
+@pytest.mark.needs(PACED=True)
+async def test_replicas_that_share_their_turns_are_never_told_off(bench: Bench) -> None:
+    bench.timing(enforce_rate_limits=True)
+    bench.step(120)
+    pacer = LocalPacer(bench.clock)
+    one, other = bench.replica(pacer), bench.replica(pacer)
+    try:
+        offer = (await one.offers(bench.one, disk_gb=DISK_GB, spot=False))[0]
+        for number in range(14):
+            await one.list()
+            await other.offers(bench.one, disk_gb=DISK_GB, spot=False)
+            if number % 6 == 0:
+                made = await other.create(bench.spec(offer, f"n{number}-{LABEL}"), bench.grant())
+                offer = next(o for o in await one.offers(bench.one, disk_gb=DISK_GB, spot=False) if bench.usable(o))
+                await one.get(made.ref)
+    finally:
+        await one.close()
+        await other.close()
 
 
 async def test_offers_are_read_again_after_trouble(bench: Bench) -> None:

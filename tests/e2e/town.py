@@ -56,6 +56,7 @@ TIMING = {
     "reach_timeout_s": 2.0,
     "terminate_retry_s": 0.3,
     "outbox_retry_s": 0.2,
+    "pace": 0.01,
 }
 
 #: The calls that a step of the walk ends in, per cloud.

@@ -92,7 +92,7 @@ async def test_up_one_back_and_up_again(empty_db: Database) -> None:
     first = await tables(db)
 
     await run.downgrade(db, "-1")
-    assert await run.current(db) == "0002"
+    assert await run.current(db) == f"{int(run.newest()) - 1:04}"
     assert await triggers(db) == expected(db)
     await run.upgrade(db)
     assert await triggers(db) == expected(db)
@@ -100,7 +100,7 @@ async def test_up_one_back_and_up_again(empty_db: Database) -> None:
 
     await run.downgrade(db, "0001")
     assert await triggers(db) == set()
-    assert await tables(db) == first
+    assert await tables(db) == first - {"turns"}
     await run.upgrade(db)
     assert await triggers(db) == expected(db)
     await run.check(db)
@@ -160,7 +160,7 @@ async def test_check_wants_the_newest_revision(db: Database) -> None:
 async def test_a_database_of_a_newer_program_is_refused(db: Database) -> None:
     async with db.write() as tx:
         await tx.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(SchemaError, match=r"9999.*knows revisions up to 0003"):
+    with pytest.raises(SchemaError, match=f"9999.*knows revisions up to {run.newest()}"):
         await run.upgrade(db)
 
 

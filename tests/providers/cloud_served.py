@@ -11,7 +11,7 @@ import httpx
 
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxTiming
-from tests.contract.served import Bench, Clouds
+from tests.contract.served import Bench, Clouds, unpaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ async def bench(clouds: Clouds, name: str, prefix: str) -> AsyncIterator[Served]
     sandbox.reset()
     await engine.doors.close_all()
     url = f"{clouds.url}/{name}"
-    provider = REGISTRY[name].connect(sandbox.environment(url), clouds.clock)
+    provider = REGISTRY[name].connect(sandbox.environment(url), clouds.clock, unpaced(clouds.clock))
     headers = {"Authorization": f"Bearer {sandbox.API_KEY}"}
     async with httpx.AsyncClient(base_url=url + prefix, headers=headers, trust_env=False) as http:
         yield Served(REGISTRY[name], clouds, provider, sandbox, http)

@@ -14,6 +14,7 @@ import httpx
 
 from ledger.values import GpuConstraint, Grant, GrantKind
 from providers.base import InstanceSpec, ObservedInstance, Offer, Provider
+from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import Engine, SandboxTiming
@@ -46,7 +47,7 @@ async def running(timing: SandboxTiming) -> AsyncIterator[Served]:
     cloud = RunPodSandbox(engine)
     async with serving(build_app({"runpod": cloud}, tick_s=None)) as base:
         url = f"{base}/runpod"
-        provider = REGISTRY["runpod"].connect(cloud.environment(url), clock)
+        provider = REGISTRY["runpod"].connect(cloud.environment(url), clock, LocalPacer(clock, 0))
         headers = {"Authorization": f"Bearer {cloud.API_KEY}"}
         try:
             async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as http:

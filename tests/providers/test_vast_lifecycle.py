@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ledger.values import GpuConstraint
 from providers.base import InstanceStatus, NotSeen
 from providers.errors import (
     InsufficientFunds,
@@ -61,8 +62,24 @@ async def test_a_listing_of_many_pages_keeps_the_interval(vast: Vast) -> None:
     for n in range(27):
         await vast.create(f"n{n}-{LABEL}")
     vast.timing(enforce_rate_limits=True)
+    paced = vast.replica()
 
-    assert len((await vast.provider.list()).items) == 27
+    assert len((await paced.list()).items) == 27
+    await paced.close()
+
+
+async def test_deeper_pages_leave_turns_to_searches_that_people_wait_for(vast: Vast) -> None:
+    vast.timing(enforce_rate_limits=True)
+    vast.step(60)
+    paced, before_s = vast.replica(), vast.clock.monotonic()
+    everything = GpuConstraint(count_max=8)
+    assert len(await paced.offers(everything, disk_gb=40, spot=False, pages=3)) > 64
+    deep_s = vast.clock.monotonic() - before_s
+    await paced.offers(vast.one, disk_gb=40, spot=False)
+    await paced.close()
+
+    assert deep_s >= 12, "two searches at once, then one in twelve seconds"
+    assert vast.clock.monotonic() - before_s == deep_s, "a person's search does not wait behind them"
 
 
 # ── creating ───────────────────────────────────────────────────────────────────────────────────────

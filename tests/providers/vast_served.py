@@ -12,7 +12,7 @@ import httpx
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxTiming
 from providers.sandbox.vast import VastSandbox
-from tests.contract.served import Bench, Clouds
+from tests.contract.served import Bench, Clouds, unpaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ async def bench(clouds: Clouds) -> AsyncIterator[Vast]:
     sandbox.reset()
     await engine.doors.close_all()
     url = f"{clouds.url}/vast"
-    provider = REGISTRY["vast"].connect(sandbox.environment(url), clouds.clock)
+    provider = REGISTRY["vast"].connect(sandbox.environment(url), clouds.clock, unpaced(clouds.clock))
     headers = {"Authorization": f"Bearer {sandbox.API_KEY}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, trust_env=False) as http:
         yield Vast(REGISTRY["vast"], clouds, provider, sandbox, http)

@@ -38,6 +38,7 @@ from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import SessionState
 from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
 from providers.base import Provider
+from providers.pacing import LocalPacer
 from providers.reach import ssh_banner
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
@@ -309,8 +310,10 @@ async def world(
     clouds = sandboxes(clock, sandbox or replace(SandboxTiming(), enforce_rate_limits=False))
     engine = next(iter(clouds.values())).engine
     async with serving(build_app(clouds, tick_s=None)) as url:
+        pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
         providers = {
-            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock) for name, cloud in clouds.items()
+            name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, pacer)
+            for name, cloud in clouds.items()
         }
         ctx = Context(
             db=db,

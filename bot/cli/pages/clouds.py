@@ -13,7 +13,9 @@ from providers.registry import REGISTRY
 
 def page() -> str:
     """The page."""
-    able = {name: entry.build(entry.config_class(), SystemClock()).capabilities for name, entry in REGISTRY.items()}
+    able = {
+        name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
+    }
     rows = [
         (code(item.name), *(_text(getattr(able[name], item.name)) for name in able))
         for item in fields(Capabilities)
@@ -25,7 +27,7 @@ def page() -> str:
     ]
     limits = (
         "`rate_limits`",
-        *("; ".join(f"{k}: {v:g} s" for k, v in able[n].rate_limits.items()) or "none" for n in able),
+        *(_limits(able[n]) for n in able),
     )
     return whole(
         "Capabilities of the clouds",
@@ -41,5 +43,5 @@ def _text(value: object) -> str:
 
 
 def _limits(able: Capabilities) -> str:
-    """Least seconds between two calls, per group of endpoints."""
-    return "; ".join(f"{group}: {pause:g} s" for group, pause in able.rate_limits.items()) or "none"
+    """How often may be called, per group of endpoints."""
+    return "; ".join(f"{group}: {pace}" for group, pace in able.rate_limits.items()) or "none"

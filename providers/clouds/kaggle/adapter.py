@@ -38,6 +38,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://www.kaggle.com/settings"
 KERNELS = "/v1/kernels.KernelsApiService"
@@ -47,6 +48,9 @@ INTROSPECT = "/v1/security.OAuthService/IntrospectToken"
 PAGE_SIZE = 20
 #: More pages than any account has; reaching it means that the tokens lead nowhere.
 PAGES_MAX = 200
+
+#: No limit is documented; what a 429 asks for is kept.
+RATE_LIMITS = {"any": Pace(0.1, burst=20)}
 
 CAPABILITIES = Capabilities(
     stop=False,
@@ -70,8 +74,7 @@ CAPABILITIES = Capabilities(
     boot_deadline_s=int(runs.QUEUE_ALLOWANCE.total_seconds()),
     name_max=runs.SLUG_MAX,
     name_extra_chars="-",
-    # No limit is documented; the status of a run is not worth asking for more often than this.
-    rate_limits={"status": 30.0},
+    rate_limits=RATE_LIMITS,
 )
 
 
@@ -121,7 +124,7 @@ class KaggleProvider:
     name = CLOUD
     capabilities = CAPABILITIES
 
-    def __init__(self, config: KaggleConfig, clock: Clock) -> None:
+    def __init__(self, config: KaggleConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         self._config = config
         self._clock = clock
         self._owner = config.username
@@ -129,7 +132,9 @@ class KaggleProvider:
         token, key = config.api_token.get_secret_value(), config.key.get_secret_value()
         self._secrets = tuple(secret for secret in (token, key, config.authorization) if secret)
         self.account = fingerprint(token or f"{config.username}:{key}")
-        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": config.authorization}, clock)
+        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), lambda *_: ("any",))
+        headers = {"Authorization": config.authorization}
+        self._http = CloudHttp(CLOUD, config.base_url, headers, clock, pacing=pacing)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -32,20 +31,21 @@ from providers.errors import (
     InvalidSpec,
     NotSent,
     ProviderError,
-    RateLimited,
     UnexpectedResponse,
     Unsupported,
 )
 from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://cloud.lambda.ai/api-keys"
 REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-#: Documented seconds between two calls of any kind, and between two launches.
-RATE_LIMITS = {"any": 1.0, "launch": 12.0}
-#: Calls may arrive closer together than they left.
-MARGIN_S = 0.2
-#: A launch that would have to wait longer for its turn is refused here instead.
-LAUNCH_WAIT_MAX_S = 30.0
+#: Documented are 1 s between two calls of any kind and 12 s between two launches. A launch may go out as much later
+#: than its turn as it waits for a free second, so launches are that much further apart.
+RATE_LIMITS = {
+    "any": Pace(1.2),
+    "free second": Pace(1.2, wait_max_s=3.6, shares="any"),
+    "launch": Pace(16.0, wait_max_s=40.0),
+}
 #: More pages than any account's log has; reaching it means that the tokens lead nowhere.
 PAGES_MAX = 200
 #: How far before the asked period the log is read for the launches of what ran in it.
@@ -93,16 +93,13 @@ class LambdaProvider:
     name = CLOUD
     capabilities = CAPABILITIES
 
-    def __init__(self, config: LambdaConfig, clock: Clock) -> None:
+    def __init__(self, config: LambdaConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         key = config.api_key.get_secret_value()
         self._has_key = bool(key)
         self._clock = clock
         self.account = fingerprint(key)
-        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {key}"}, clock)
-        #: `clock.monotonic` before which a create must not send another call, or its launch.
-        self._next_call_s = self._next_launch_s = float("-inf")
-        self._launching = asyncio.Lock()
-        self._waiting = 0
+        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), _groups)
+        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {key}"}, clock, pacing=pacing)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -126,7 +123,7 @@ class LambdaProvider:
     async def get(self, ref: str) -> ObservedInstance | NotSeen:
         """One instance; a 404 that says so is `NotSeen`, and so is an instance that is listed as terminated."""
         at = self._clock.now()
-        reply = await self._call("GET", f"/instances/{_ref(ref)}")
+        reply = await self._http.read("GET", f"/instances/{_ref(ref)}")
         if not_there(reply):
             return NotSeen(CLOUD, at)
         seen = instances.observed(self._data(reply, dict))
@@ -135,7 +132,7 @@ class LambdaProvider:
     async def list(self) -> Listing:
         """One answer without pages."""
         at = self._clock.now()
-        rows = self._data(await self._call("GET", "/instances"), list)
+        rows = self._data(await self._http.read("GET", "/instances"), list)
         return Listing(CLOUD, self.account, at, tuple(instances.observed(row) for row in rows))
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
@@ -143,15 +140,13 @@ class LambdaProvider:
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """The SSH key first, as a step of its own that may be repeated; then one launch.
 
-        Whatever goes wrong before the launch is a definite no. The launch waits for its turn (12 s after the one
-        before), and is refused here as `RateLimited` when that would take longer than half a minute.
+        Whatever goes wrong before the launch is a definite no. The launch waits for its turn, and is refused here as
+        `RateLimited` when two others wait already.
         """
         forbid_in_transaction("lambda create")
         body = instances.launch_body(spec, self._clock.now())
-        self._check_queue()
         material = instances.key_material(spec.public_keys[0]) if spec.public_keys else None
         body["ssh_key_names"] = [await self._key(material)]
-        await self._turn()
         reply = await self._http.send_once("POST", "/instance-operations/launch", json=body)
         data = fields(reply).get("data")
         ids = data.get("instance_ids") if isinstance(data, dict) else None
@@ -191,8 +186,7 @@ class LambdaProvider:
         wanted = instances.key_name(material)
         name = await self._known(material, wanted)
         if name is None:
-            await self._space()
-            reply = await self._call("POST", "/ssh-keys", json={"name": wanted, "public_key": material})
+            reply = await self._http.read("POST", "/ssh-keys", json={"name": wanted, "public_key": material})
             if not duplicate(reply):
                 self._data(reply, dict)
                 return wanted
@@ -212,36 +206,10 @@ class LambdaProvider:
         return None
 
     async def _listed_keys(self) -> tuple[dict[str, Any], ...]:
-        await self._space()
-        rows = self._data(await self._call("GET", "/ssh-keys"), list)
+        rows = self._data(await self._http.read("GET", "/ssh-keys"), list)
         if not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
             raise UnexpectedResponse(CLOUD, "Lambda sent an SSH key without a name")
         return tuple(rows)
-
-    def _check_queue(self) -> None:
-        """`RateLimited` when a launch would have to wait too long for its turn."""
-        ahead_s = max(self._next_launch_s - self._clock.monotonic(), 0.0) + self._waiting * RATE_LIMITS["launch"]
-        if ahead_s > LAUNCH_WAIT_MAX_S:
-            raise RateLimited(CLOUD, "Lambda takes one launch in 12 s, and others are waiting already", ahead_s)
-
-    async def _turn(self) -> None:
-        """Wait for this launch's turn; turns are given in the order in which they are asked for."""
-        self._check_queue()
-        self._waiting += 1
-        try:
-            async with self._launching:
-                await self._clock.sleep(max(self._next_launch_s - self._clock.monotonic(), 0.0))
-                await self._space()
-                self._next_launch_s = self._clock.monotonic() + RATE_LIMITS["launch"] + MARGIN_S
-        finally:
-            self._waiting -= 1
-
-    async def _space(self) -> None:
-        """Within a create, leave Lambda its second between two calls: a refused launch costs another twelve."""
-        now_s = self._clock.monotonic()
-        mine_s = max(now_s, self._next_call_s)
-        self._next_call_s = mine_s + RATE_LIMITS["any"] + MARGIN_S
-        await self._clock.sleep(mine_s - now_s)
 
     async def stop(self, ref: str) -> None:
         """There is none."""
@@ -254,12 +222,12 @@ class LambdaProvider:
     async def restart(self, ref: str) -> None:
         """Reboot of the machine."""
         body = {"instance_ids": [_ref(ref)]}
-        self._data(await self._call("POST", "/instance-operations/restart", json=body), dict)
+        self._data(await self._http.read("POST", "/instance-operations/restart", json=body), dict)
 
     async def terminate(self, ref: str) -> None:
         """One id per call, because what a half-known list does is not documented. Gone already is success."""
         body = {"instance_ids": [_ref(ref)]}
-        reply = await self._call("POST", "/instance-operations/terminate", json=body)
+        reply = await self._http.read("POST", "/instance-operations/terminate", json=body)
         if not_there(reply):
             return
         ended = self._data(reply, dict).get("terminated_instances")
@@ -290,7 +258,6 @@ class LambdaProvider:
             if not isinstance(token, str) or token in seen:
                 break
             seen.add(token)
-            await self._clock.sleep(RATE_LIMITS["any"])
         raise UnexpectedResponse(CLOUD, "Lambda's audit log does not end")
 
     async def _prices(self) -> dict[str, Decimal]:
@@ -319,14 +286,8 @@ class LambdaProvider:
 
     # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _call(self, method: str, path: str, **kwargs: Any) -> Reply:
-        try:
-            return await self._http.read(method, path, **kwargs)
-        finally:
-            self._next_call_s = max(self._next_call_s, self._clock.monotonic() + RATE_LIMITS["any"] + MARGIN_S)
-
     async def _get(self, path: str, params: dict[str, str] | None = None) -> dict[str, Any]:
-        reply = await self._call("GET", path, params=params)
+        reply = await self._http.read("GET", path, params=params)
         error = call_error(reply)
         if error is not None:
             raise error
@@ -352,6 +313,11 @@ def _ref(ref: str) -> str:
     if not REF.fullmatch(ref):
         raise InvalidSpec(CLOUD, "that is not an id of a Lambda instance; one is 32 hexadecimal digits")
     return ref
+
+
+def _groups(_method: str, path: str) -> tuple[str, ...]:
+    """A launch waits for its own turn first, so that the calls of others go on meanwhile."""
+    return ("launch", "free second") if path.endswith("/launch") else ("any",)
 
 
 def _iso(at: datetime) -> str:

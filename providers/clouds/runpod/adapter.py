@@ -28,6 +28,7 @@ from providers.clouds.runpod import catalogue, pods
 from providers.clouds.runpod.outcomes import CLOUD, call_error, create_error, graphql_error
 from providers.errors import InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 PAGE_LIMIT = 1000
 #: More pages than any account has; reaching it means that the cursors lead nowhere.
@@ -35,6 +36,10 @@ PAGES_MAX = 200
 POD_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 KEY_PAGE = "https://console.runpod.io/user/settings"
 BALANCE_QUERY = "query { myself { clientBalance currentSpendPerHr spendLimit } }"
+
+#: The documented example of the limit is 60 requests a minute for the whole account; the `RateLimit` header of every
+#: answer says when an account has used up its own.
+RATE_LIMITS = {"v2": Pace(1.5, burst=20)}
 
 CAPABILITIES = Capabilities(
     stop=True,
@@ -49,8 +54,7 @@ CAPABILITIES = Capabilities(
     boot_expected_s=120,
     boot_deadline_s=900,
     name_max=191,
-    # The documented example of the limit is 60 requests a minute for the whole account.
-    rate_limits={"v2": 1.0},
+    rate_limits=RATE_LIMITS,
 )
 
 
@@ -74,12 +78,13 @@ class RunPodProvider:
     name = CLOUD
     capabilities = CAPABILITIES
 
-    def __init__(self, config: RunPodConfig, clock: Clock) -> None:
+    def __init__(self, config: RunPodConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         key = config.api_key.get_secret_value()
         self._key = key
         self._clock = clock
         self.account = fingerprint(key)
-        self._http = CloudHttp(CLOUD, config.root, {"Authorization": f"Bearer {key}"}, clock)
+        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), _groups)
+        self._http = CloudHttp(CLOUD, config.root, {"Authorization": f"Bearer {key}"}, clock, pacing=pacing)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -238,6 +243,11 @@ class RunPodProvider:
         if not reply.ok:
             raise call_error(reply, [self._key])
         return self._http.json(reply)
+
+
+def _groups(_method: str, path: str) -> tuple[str, ...]:
+    """GraphQL has limits of its own, which are not documented."""
+    return ("v2",) if path.startswith("/v2/") else ()
 
 
 def _pod(ref: str) -> str:

@@ -36,6 +36,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://dashboard.tensordock.com/developers"
 REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -46,6 +47,9 @@ READ_TIMEOUT_S = 30.0
 RECHECK_S = 2.0
 #: A create is refused below this balance.
 LEAST_USD = 1
+
+#: 100 a minute for the whole organization.
+RATE_LIMITS = {"any": Pace(0.75, burst=20)}
 
 CAPABILITIES = Capabilities(
     stop=True,
@@ -72,8 +76,7 @@ CAPABILITIES = Capabilities(
     boot_deadline_s=900,
     name_max=machines.NAME_MAX,
     name_extra_chars="-",
-    # 100 a minute for the whole organization.
-    rate_limits={"any": 0.6},
+    rate_limits=RATE_LIMITS,
 )
 
 
@@ -99,7 +102,7 @@ class TensorDockProvider:
 
     name = CLOUD
 
-    def __init__(self, config: TensorDockConfig, clock: Clock) -> None:
+    def __init__(self, config: TensorDockConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         token = config.api_token.get_secret_value()
         self._has_token = bool(token)
         self._image = config.image
@@ -113,7 +116,9 @@ class TensorDockProvider:
         self.account = fingerprint(token)
         #: Machines as a read by id told them, while they run: a listing has no ports, and may have only names.
         self._read: dict[str, ObservedInstance] = {}
-        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {token}"}, clock, READ_TIMEOUT_S)
+        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), lambda *_: ("any",))
+        headers = {"Authorization": f"Bearer {token}"}
+        self._http = CloudHttp(CLOUD, config.base_url, headers, clock, READ_TIMEOUT_S, pacing)
         self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, READ_TIMEOUT_S)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────

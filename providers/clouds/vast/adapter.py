@@ -28,14 +28,25 @@ from providers.clouds.vast import instances, offers
 from providers.clouds.vast.outcomes import CLOUD, call_error, create_error, fields, not_there, start_queued
 from providers.errors import AuthFailed, NoCapacity, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://console.vast.ai/manage-keys/"
 PAGE_LIMIT = 25
 CHARGES_LIMIT = 100
 #: More pages than any account has; reaching it means that the tokens lead nowhere.
 PAGES_MAX = 400
-#: Documented seconds between two calls of one endpoint; `search` is "10 a minute".
-RATE_LIMITS = {"create": 4.5, "get": 2.0, "list": 1.0, "state": 1.0, "destroy": 3.0, "charges": 1.0, "search": 6.0}
+#: Documented seconds between two calls of one endpoint, a little more because calls may arrive closer together than
+#: they left; `search` is "10 a minute". Deeper pages leave most of these turns to the searches that people wait for.
+RATE_LIMITS = {
+    "create": Pace(4.7, wait_max_s=30.0),
+    "get": Pace(2.1),
+    "list": Pace(1.1),
+    "state": Pace(1.1),
+    "destroy": Pace(3.1),
+    "charges": Pace(1.1),
+    "search": Pace(12.0, burst=6, wait_max_s=15.0),
+    "deeper": Pace(12.0, burst=2, wait_max_s=60.0, shares="search"),
+}
 
 CAPABILITIES = Capabilities(
     stop=True,
@@ -79,13 +90,14 @@ class VastProvider:
     name = CLOUD
     capabilities = CAPABILITIES
 
-    def __init__(self, config: VastConfig, clock: Clock) -> None:
+    def __init__(self, config: VastConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         key = config.api_key.get_secret_value()
         self._has_key = bool(key)
         self._verified_only = config.verified_only
         self._clock = clock
         self.account = fingerprint(key)
-        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {key}"}, clock)
+        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), _groups)
+        self._http = CloudHttp(CLOUD, config.base_url, {"Authorization": f"Bearer {key}"}, clock, pacing=pacing)
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
@@ -112,13 +124,12 @@ class VastProvider:
         seen: set[Any] = set()
         above: float | None = None
         for page in range(max(1, pages)):
-            if page:
-                await self._clock.sleep(RATE_LIMITS["search"])
             at = self._clock.now()
             body = offers.query(
                 constraint, disk_gb=disk_gb, kind=kind, verified_only=self._verified_only, above_usd_h=above
             )
-            rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body))
+            pace = "deeper" if page else "search"
+            rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body, pace=pace))
             new = [row for row in rows if row.get("id") not in seen]
             seen.update(row.get("id") for row in new)
             for offer in offers.translate(new, constraint, disk_gb=disk_gb, kind=kind, at=at):
@@ -154,9 +165,7 @@ class VastProvider:
         items: dict[str, ObservedInstance] = {}
         token: str | None = None
         seen: set[str] = set()
-        for page in range(PAGES_MAX):
-            if page:
-                await self._clock.sleep(RATE_LIMITS["list"])
+        for _ in range(PAGES_MAX):
             params = {"limit": str(PAGE_LIMIT), "order_by": '[{"col":"id","dir":"asc"}]'}
             body = await self._read("GET", "/api/v1/instances/", params=_after(params, token))
             rows = body.get("instances")
@@ -243,9 +252,7 @@ class VastProvider:
         params = {"select_filters": json.dumps(filters), "format": "table", "limit": str(CHARGES_LIMIT)}
         lines: dict[str, Charge] = {}
         token: Any = None
-        for page in range(PAGES_MAX):
-            if page:
-                await self._clock.sleep(RATE_LIMITS["charges"])
+        for _ in range(PAGES_MAX):
             body = await self._read(
                 "GET", "/api/v0/charges/", params=params | ({"after_token": token} if token else {})
             )
@@ -293,6 +300,16 @@ class VastProvider:
         if not isinstance(body, dict):
             raise UnexpectedResponse(CLOUD, "Vast.ai's answer is not a JSON object")
         return body
+
+
+def _groups(method: str, path: str) -> tuple[str, ...]:
+    """The endpoint that a call counts against; some share a path."""
+    if path.startswith("/api/v0/asks/"):
+        return ("create",)
+    if path.startswith("/api/v0/instances/"):
+        return ({"GET": "get", "DELETE": "destroy"}.get(method, "state"),)
+    ends = {"/api/v1/instances/": "list", "/api/v0/charges/": "charges", "/api/v0/bundles/": "search"}
+    return (ends[path],) if path in ends else ()
 
 
 def _after(params: dict[str, str], token: Any) -> dict[str, str]:

@@ -46,6 +46,7 @@ class VastSandbox(SandboxCloud):
         """A new account on a new market."""
         self.account = Account(self.engine)
         self._last_call: dict[str, float] = {}
+        self._searches: list[float] = []
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
 
@@ -198,11 +199,21 @@ class VastSandbox(SandboxCloud):
         if not self.engine.timing.enforce_rate_limits:
             return None
         now = self.engine.clock.monotonic()
+        if group == "search":
+            return self._searched_too_often(now)
         last = self._last_call.get(group)
         threshold_s = say.THRESHOLDS_S[group]
         if last is not None and now - last < threshold_s:
             return say.too_often("json", threshold_s, max(1, round(threshold_s - (now - last))))
         self._last_call[group] = now
+        return None
+
+    def _searched_too_often(self, now: float) -> Response | None:
+        """Searches are counted by the minute, every other endpoint by the pause since its last call."""
+        self._searches = [at for at in self._searches if now - at < 60.0]
+        if len(self._searches) >= say.SEARCHES_A_MINUTE:
+            return say.too_often("json", say.THRESHOLDS_S["search"], max(1, round(60.0 - (now - self._searches[0]))))
+        self._searches.append(now)
         return None
 
     async def _bundles(self, request: Request, body: dict[str, Any]) -> Response:

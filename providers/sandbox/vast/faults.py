@@ -22,6 +22,7 @@ THRESHOLDS_S: Mapping[str, float] = {
     "search": 6.0,
     "user": 0.0,
 }
+SEARCHES_A_MINUTE = 10
 _GENERIC = {
     "429": "refused for calling too often [form=text|threshold|detail|json, retry_after]",
     "503": "answered 503 without doing anything",
