@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import heapq
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,4 +139,6 @@ def in_region(offer: Offer, region: str) -> bool:
 def excluded(code: str, ids: list[str]) -> Excluded:
     """The offers left out for one reason."""
     sentence = EXCLUSIONS[code].format(n=plural(len(ids), "offer"))
-    return Excluded(reason_code=code, sentence=sentence, count=len(ids), example_ids=tuple(sorted(ids)[:EXAMPLES]))
+    return Excluded(
+        reason_code=code, sentence=sentence, count=len(ids), example_ids=tuple(heapq.nsmallest(EXAMPLES, ids))
+    )

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+
+import numpy as np
+from numpy.typing import NDArray
 
 #: Reliabilities and the policy's chance of losing a spot instance are read as chances within this time.
 WINDOW_H = 24
@@ -50,6 +54,22 @@ def loss(chance: Decimal, how: Checkpointing) -> Loss:
     writing = write / interval if interval else 0.0
     share = writing + rate * (interval / 2 + restart)
     return Loss(_exact(share), _exact(rate), _exact(interval) if interval else None)
+
+
+def loss_shares(
+    chances: NDArray[np.float64], hows: Sequence[Checkpointing], of: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """The `share` of `loss` for many chances at once, without its rounding; `of` says which of `hows` each one has."""
+    rate = -np.log1p(-np.minimum(chances, MOST_CHANCE)) / WINDOW_H
+    write = np.array([float(how.write_h) for how in hows])[of]
+    restart = np.array([float(how.restart_h) for how in hows])[of]
+    every = np.array([math.nan if how.every_h is None else float(how.every_h) for how in hows])[of]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best = np.where(rate > 0, np.sqrt(2 * write / rate), 0.0)
+        interval = np.where(np.isnan(every), best, every)
+        writing = np.where(interval > 0, write / interval, 0.0)
+    share: NDArray[np.float64] = writing + rate * (interval / 2 + restart)
+    return share
 
 
 def _exact(number: float) -> Decimal:
