@@ -104,8 +104,7 @@ class Practice:
         file = self.workspace.files.get(request.path_params["file_id"])
         if file is None or not file.completed:
             return PlainTextResponse("there is no such file", 404)
-        is_png = file.content.startswith(b"\x89PNG\r\n\x1a\n")
-        return Response(file.content, media_type="image/png" if is_png else "application/octet-stream")
+        return Response(file.content, media_type=file.mimetype)
 
     async def _socket(self, socket: WebSocket) -> None:
         await self.hub.serve(socket)

@@ -316,12 +316,18 @@ class StoredFile:
     alt_text: str = ""
     completed: bool = False
 
+    @property
+    def mimetype(self) -> str:
+        """What the bytes are, told by how they begin."""
+        return "image/png" if self.content.startswith(b"\x89PNG") else "application/octet-stream"
+
     def to_json(self, base_url: str) -> Json:
         """The file object."""
         return {
             "id": self.id,
             "name": self.name,
             "title": self.name,
+            "mimetype": self.mimetype,
             "size": len(self.content),
             "alt_txt": self.alt_text,
             "url_private": f"{base_url}/practice/files/{self.id}",

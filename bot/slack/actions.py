@@ -6,10 +6,12 @@ import re
 from decimal import Decimal
 from typing import Final
 
-from bot.services import approvals, sessions
+from bot.rules.wording import plural
+from bot.services import approvals, planning, sessions
 from bot.services.commands import Decide, Reply, Terminate
-from bot.slack import commands, forms, modals
-from bot.slack.blocks.parts import safe
+from bot.slack import charts, commands, forms, modals
+from bot.slack.blocks.parts import safe, section
+from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.reply import answer
 from bot.slack.desk import Desk, Job
 from ledger.models import Request
@@ -22,8 +24,11 @@ _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
 
 
 async def click(desk: Desk, job: Job) -> None:
-    """Process a button: approve, reject or terminate."""
+    """Process a button: approve, reject, terminate, or the plan of a form."""
     verb = job.heard.action.partition(":")[0]
+    if verb == "plan":
+        await _plan(desk, job)
+        return
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     if verb == "terminate":
         await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(job.heard.value, facts))))
@@ -44,7 +49,7 @@ async def submitted(desk: Desk, job: Job) -> None:
     if heard.view == modals.PROVISION:
         wanted = forms.read_job(heard.values, policy)
         if isinstance(wanted, JobRequest):
-            asked_in = heard.meta if _CHANNEL.fullmatch(heard.meta) else heard.user
+            asked_in = _asked_in(job)
             # One form asks once, also when Slack shows an error and the same form is sent again.
             await commands.submit(desk, job, wanted, asked_in, f"view:{heard.view_id}")
         return
@@ -61,6 +66,28 @@ async def submitted(desk: Desk, job: Job) -> None:
     if heard.view == modals.AMOUNT and isinstance(confirmed, tuple):
         typed, cap_usd = confirmed
         await _approve(desk, job, Decide(heard.meta, facts, typed_amount=typed, cap_usd=cap_usd))
+
+
+def _asked_in(job: Job) -> str:
+    """The conversation that a form was opened in; the person's own one when it does not say."""
+    return job.heard.meta if _CHANNEL.fullmatch(job.heard.meta) else job.heard.user
+
+
+async def _plan(desk: Desk, job: Job) -> None:
+    """Show the plan of what is typed on top of the form; privately in its conversation where no dialog can be shown."""
+    ctx = desk.ctx
+    wanted = forms.read_job(job.heard.values, ctx.policy, to_rent=False)
+    if not isinstance(wanted, JobRequest):
+        problems = "\n".join(f"• {safe(sentence)}" for sentence in wanted.values())
+        await desk.show(job, modals.planned([section(f"This cannot be planned yet.\n{problems}")]), "views.push")
+        return
+    asked = [cloud for cloud in ctx.providers if not wanted.candidates or cloud in wanted.candidates]
+    waiting = modals.planned([section(f"Asking {plural(len(asked), 'cloud')}…")])
+    view_id = await desk.show(job, waiting, "views.push")
+    found = await planning.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    if not (view_id and await desk.change(view_id, modals.planned(plan_sections(found)))):
+        await desk.say(job, plan(found, desk.settings.command), _asked_in(job))
+    await charts.share(desk, job, found)
 
 
 async def _approve(desk: Desk, job: Job, decide: Decide) -> None:

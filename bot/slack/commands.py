@@ -11,7 +11,7 @@ from bot.services import approvals, keys, planning, requests, sessions
 from bot.services.commands import AddKey, Cancel, Provision, Reply, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
-from bot.slack import modals
+from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.comparison import comparison
 from bot.slack.blocks.inventory import inventory
@@ -76,7 +76,9 @@ async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
 async def _plan(desk: Desk, job: Job, parsed: Command) -> None:
     ctx = desk.ctx
     wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
-    await desk.say(job, plan(await planning.plan(ctx.catalog, ctx.clock, wanted, ctx.policy), desk.settings.command))
+    found = await planning.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    await desk.say(job, plan(found, desk.settings.command))
+    await charts.share(desk, job, found)
 
 
 async def _compare(desk: Desk, job: Job, parsed: Command) -> None:

@@ -50,29 +50,50 @@ class Desk:
     web: Web
     directory: Directory
 
-    async def say(self, job: Job, message: Message, channel: str = "") -> None:
-        """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once."""
+    async def say(self, job: Job, message: Message, channel: str = "", *, about: str = "") -> None:
+        """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once.
+
+        `about` tells a further answer to the same message from the first.
+        """
+        subject = f"{job.key}/{about}" if about else job.key
         where = channel or job.heard.channel
         destination = f"{where}/{job.heard.user}" if where else job.heard.user
         now = self.ctx.clock.now()
         async with self.ctx.db.write() as tx:
             kind = NotificationKind.REPLY
-            if await notification_of(tx, kind, job.key, destination) is not None:
+            if await notification_of(tx, kind, subject, destination) is not None:
                 return
             body = message.payload()
-            await announce(tx, at=now, kind=kind, subject=job.key, destination=destination, body=body)
+            await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
         self.ctx.hints.outbox.set()
 
     async def open(self, job: Job, view: View, instead: str, channel: str = "") -> None:
         """Open a dialog while the trigger lives; afterwards say `instead`, the sentence that tells what to do."""
+        if not await self.show(job, view, "views.open"):
+            await self.say(job, said(instead), channel)
+
+    async def change(self, view_id: str, view: View) -> bool:
+        """Replace what an open dialog shows. False when it was closed meanwhile or cannot be shown."""
+        problems = validate_view(view)
+        if problems:
+            log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
+        try:
+            await self.web.call("views.update", view_id=view_id, view=view)
+        except WebError as error:
+            log.info("the dialog %s was not changed: %s", view["callback_id"], error)
+            return False
+        return True
+
+    async def show(self, job: Job, view: View, method: str) -> str:
+        """Open a dialog, or push one onto another, while the trigger lives. Its id, empty when it is not shown."""
         age_s = self.ctx.clock.monotonic() - job.since
         if job.trigger and age_s < TRIGGER_S:
             problems = validate_view(view)
             if problems:
                 log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
             try:
-                await self.web.call("views.open", trigger_id=job.trigger, view=view)
-                return
+                answer = await self.web.call(method, trigger_id=job.trigger, view=view)
+                return str((answer.get("view") or {}).get("id") or "")
             except WebError as error:
                 log.warning("the dialog %s did not open: %s", view["callback_id"], error)
-        await self.say(job, said(instead), channel)
+        return ""

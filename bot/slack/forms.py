@@ -35,8 +35,8 @@ _BLOCKS = {
 }
 
 
-def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
-    """The job of a provision form, or what is wrong, by block id."""
+def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True) -> JobRequest | Errors:
+    """The job of a provision form, or what is wrong, by block id. Without `to_rent` nothing needs to be filled in."""
     fields: Fields = {}
     errors: Errors = {}
     for block, word in _BLOCKS.items():
@@ -56,9 +56,9 @@ def read_job(values: Mapping[str, Any], policy: Policy) -> JobRequest | Errors:
     work, problem = _work(field_text(values, "work")) if "hours" not in fields else ((), "")
     if problem:
         errors["work"] = problem[:300]
-    if not work and not fields.get("gpu_names") and not errors.keys() & {"gpu", "typed", "work"}:
+    if to_rent and not work and not fields.get("gpu_names") and not errors.keys() & {"gpu", "typed", "work"}:
         errors["typed"] = "Choose a GPU above or type one, such as 4090."
-    if not work and "hours" not in fields and not errors.keys() & {"hours", "work"}:
+    if to_rent and not work and "hours" not in fields and not errors.keys() & {"hours", "work"}:
         errors["hours"] = "Say for how long, such as 6h or 90m."
     if work and "count_min" not in fields:
         fields["count_max"] = policy.max_gpus

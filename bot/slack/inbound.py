@@ -30,8 +30,9 @@ class Kind(StrEnum):
 class Heard:
     """One message from Slack. Which fields are set depends on `kind`.
 
-    `text` is what follows a command; `action` and `value` are a button's; `view` is a form's callback id, `meta` its
-    private metadata, and `values` what was put into each of its fields (block id → text, or list of choices).
+    `text` is what follows a command; `action` and `value` are a button's; `view` is the callback id of a form that was
+    submitted or whose button it is, `meta` its private metadata, and `values` what was put into each of its fields
+    (block id → text, or list of choices).
     """
 
     kind: Kind
@@ -114,21 +115,24 @@ def _action(body: Mapping[str, Any], user: str, team: str) -> Heard:
         channel=_text(channel),
         action=_text(first.get("action_id")),
         value=_text(first.get("value")),
+        **_form(body),
     )
 
 
 def _view(body: Mapping[str, Any], user: str, team: str) -> Heard:
+    return Heard(Kind.VIEW, user=user, team=team, **_form(body))
+
+
+def _form(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The dialog that was submitted, or that a button stands in, with what is typed in it."""
     view = _mapping(body.get("view"))
     state = _mapping(_mapping(view.get("state")).get("values"))
-    return Heard(
-        Kind.VIEW,
-        user=user,
-        team=team,
-        view=_text(view.get("callback_id")),
-        view_id=_text(view.get("id")),
-        meta=_text(view.get("private_metadata")),
-        values={_text(block): _value(element) for block, element in state.items()},
-    )
+    return {
+        "view": _text(view.get("callback_id")),
+        "view_id": _text(view.get("id")),
+        "meta": _text(view.get("private_metadata")),
+        "values": {_text(block): _value(element) for block, element in state.items()},
+    }
 
 
 def _value(by_action: Any) -> str | list[str]:

@@ -5,7 +5,7 @@ The private metadata of a dialog about a decision is the button's opaque token a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
@@ -19,6 +19,7 @@ from providers.gpus import GPUS
 PROVISION: Final = "provision"
 REJECT: Final = "reject"
 AMOUNT: Final = "amount"
+PLAN: Final = "plan"
 
 INPUT_MAX: Final = 3_000
 _GPU_OPTIONS: Final = 100
@@ -48,7 +49,20 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
     blocks.append(_input("spot", "May it be interrupted (spot)?", _select(spot, "No", initial=spot[0])))
     why = _text("fine-tune of the summariser", multiline=True, longest=policy.max_reason_chars)
     blocks.append(_input("for", "What for", why, optional=True, hint="Whoever approves reads this."))
+    button = {"type": "button", "action_id": "plan:form", "text": plain("Show what it would cost", 75)}
+    blocks.append({"type": "actions", "block_id": "plan", "elements": [button]})
     return _modal(PROVISION, "Ask for GPUs", "Ask", blocks, channel)
+
+
+def planned(blocks: Sequence[Block]) -> View:
+    """What a plan says, on top of the form that it was made from."""
+    return {
+        "type": "modal",
+        "callback_id": PLAN,
+        "title": plain("Plan", 24),
+        "close": plain("Back", 24),
+        "blocks": list(blocks)[:100],
+    }
 
 
 def reject(token: str, policy: Policy) -> View:

@@ -7,6 +7,7 @@ after a lost answer would be a second message. The outbox decides when to try ag
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from typing import Any, Final
@@ -28,6 +29,9 @@ DEFAULT_WAIT_S: Final = 5.0
 
 #: The methods that only read; Slack's own client sends them as GET.
 READS: Final = frozenset({"conversations.history", "conversations.replies", "users.info", "usergroups.users.list"})
+
+#: The methods that take their arguments in the address, never as JSON.
+IN_ADDRESS: Final = frozenset({"files.getUploadURLExternal", "files.completeUploadExternal"})
 
 #: Slack's answers after which the same call can never succeed, wherever the message goes.
 HOPELESS: Final = frozenset(
@@ -102,6 +106,7 @@ class Web:
         client.session = self._open_session()
         sent = {key: value for key, value in arguments.items() if value is not None}
         how: dict[str, Any] = {"http_verb": "GET", "params": sent} if reads else {"json": sent}
+        how = {"params": sent} if method in IN_ADDRESS else how
         try:
             async with asyncio.timeout(self._settings.timeout_s):
                 response = await client.api_call(method, **how)
@@ -110,6 +115,24 @@ class Web:
         except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise WebError(method, "no_answer", details=type(error).__name__) from error
         return response.data if isinstance(response.data, dict) else {}
+
+    async def share_picture(self, channel: str, name: str, content: bytes, *, title: str, said: str) -> None:
+        """Upload a picture and show it in one conversation, under `said`. Raises `WebError`.
+
+        Only that conversation can see it. Repeating this shows it again.
+        """
+        size = len(content)
+        where = await self.call("files.getUploadURLExternal", filename=name, length=size, alt_txt=title)
+        try:
+            async with self._open_session().post(
+                str(where.get("upload_url")), data=content, proxy=self._settings.proxy
+            ) as answer:
+                if answer.status != 200:
+                    raise WebError("upload", f"http_{answer.status}")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise WebError("upload", "no_answer", details=type(error).__name__) from error
+        files = json.dumps([{"id": where.get("file_id"), "title": title}])
+        await self.call("files.completeUploadExternal", files=files, channel_id=channel, initial_comment=said)
 
     async def close(self) -> None:
         """Release the connections; a later call opens new ones."""

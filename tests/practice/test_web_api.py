@@ -264,6 +264,7 @@ async def test_files_are_uploaded_in_three_steps(
     )
     message = practice.driver.channel_messages("#gpu")[-1]
     assert (message.text, message.files[0]["title"]) == ("See", "Chart")
+    assert message.files[0]["mimetype"] == "image/png"
     shown = await http.get(message.files[0]["url_private"])
     assert (shown.content, shown.headers["content-type"]) == (picture, "image/png")
     file = next(iter(practice.workspace.files.values()))

@@ -26,10 +26,14 @@ SCOPES: dict[str, str] = {
     "conversations.history": HISTORY,
     "conversations.open": "im:write",
     "conversations.replies": HISTORY,
+    "files.completeUploadExternal": "files:write",
+    "files.getUploadURLExternal": "files:write",
     "usergroups.users.list": "usergroups:read",
     "users.info": "users:read",
     "views.open": "",
     "views.publish": "",
+    "views.push": "",
+    "views.update": "",
 }
 METHOD = re.compile(r"(?:auth|chat|users|usergroups|views|conversations|files|apps|reactions)(?:\.[a-zA-Z]+)+")
 

@@ -36,6 +36,21 @@ def plan(planned: Planned, command: str) -> Message:
     return Message(clip(f"{lead}: {safe(spoken, 3_000)}", 3_900), tuple(blocks))
 
 
+def plan_sections(planned: Planned) -> tuple[Block, ...]:
+    """The same plan for a dialog, which takes no tables: one section for each option."""
+    message = plan(planned, "")
+    if planned.best is None:
+        return message.blocks
+    lines = []
+    for one in planned.ranked.options:
+        number, offer_id, gpus, kind, price, time, _, expected, reach, marks = cells(one)
+        facts = f"{gpus}, {kind}, {price}, {time}: *{expected}* expected ({reach})"
+        marked = f" _{safe(marks)}_" if one.marks else ""
+        lines.append(section(f"*#{number}* {code(offer_id)} {safe(facts)}{marked}\n{safe(one.why, 400)}"))
+    left = [block for block in message.blocks[1:] if block["type"] != "table"]
+    return (message.blocks[0], *lines, *left[1:-1])
+
+
 def _words(best: RankedOption, planned: Planned) -> str:
     """What to type after `provision`: the offer, and the run or, where its time is not known, the hours."""
     known = best.estimate.worst_hours is not None

@@ -21,7 +21,7 @@ function host(message) {
 }
 
 function files(message) {
-  return (message.files ?? []).map((file) => h("a", { class: "file", href: `practice/files/${encodeURIComponent(file.id)}`, target: "_blank", rel: "noopener" }, icon(ICONS.file), file.title ?? file.name));
+  return (message.files ?? []).map((file) => h("a", { class: "file", href: `practice/files/${encodeURIComponent(file.id)}`, target: "_blank", rel: "noopener" }, file.mimetype?.startsWith("image/") ? h("img", { src: `practice/files/${encodeURIComponent(file.id)}`, alt: file.alt_txt || file.title }) : icon(ICONS.file), file.title ?? file.name));
 }
 
 function replies(message, inThread) {
