@@ -21,7 +21,8 @@ from typing import Any, Literal
 import uvicorn
 
 from bot import logs
-from bot.api.health import build_api
+from bot.api.app import build_api
+from bot.api.desk import CALLS_PER_MINUTE, ApiSettings, Desk
 from bot.services.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
 from bot.slack.app import SlackDoor
@@ -49,15 +50,17 @@ class CannotServe(RuntimeError):
 
 
 class Bot:
-    """Slack, health and the ticker over one context. `start` once, then `stop` once."""
+    """Slack, the API and the ticker over one context. `start` once, then `stop` once."""
 
-    def __init__(self, ctx: Context, slack: SlackSettings) -> None:
+    def __init__(self, ctx: Context, slack: SlackSettings, *, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
         self.ctx = ctx
         self.door = SlackDoor(ctx, slack)
         self.ticker = Ticker(jobs(ctx, self.door.messenger, self._recover))
         self._slack_over_http = not slack.app_token
         self._slack = self.door.asgi if self._slack_over_http else None
-        self._api = build_api({"ledger": self._ledger_answers, "ticker": self._ticker_runs})
+        shown_in = slack.approvals_channel or slack.operators_channel or ""
+        checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs}
+        self._api = build_api(Desk(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
     async def _recover(self) -> int:
@@ -229,7 +232,7 @@ async def serve(
             if not ctx.providers:
                 raise CannotServe("no cloud has its credentials set; gpu-shopper doctor says which are missing")
             await _ready_schema(ctx, migrate=migrate)
-            bot = Bot(ctx, slack)
+            bot = Bot(ctx, slack, calls_per_minute=settings.api_calls_per_minute)
             try:
                 await bot.start()
                 async with http(bot.asgi, listening):

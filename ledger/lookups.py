@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -14,6 +15,7 @@ from ledger.db import may_lock
 from ledger.locks import lock_family
 from ledger.models import (
     Approval,
+    Consumer,
     GrantRow,
     Inbox,
     Instance,
@@ -38,6 +40,7 @@ from ledger.states import (
     RequestState,
     StrayState,
 )
+from ledger.values import ActorKind
 
 
 async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
@@ -159,6 +162,8 @@ class Ask:
     chosen: Option | None
     votes: tuple[Approval, ...]
     override: Request | None
+    #: The person behind a requester that is a program; empty for people.
+    owner: str = ""
 
     @property
     def action(self) -> str:
@@ -180,6 +185,13 @@ async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
     return await _ask(tx, row.request_id, row, option)
 
 
+async def button(tx: AsyncSession, request_id: str, action: str, version: int, offer_id: str | None) -> str | None:
+    """The value of the button that does this to one version of a request; None when there is no such button."""
+    of_version = (Token.request_id == request_id, Token.quote_version == version, Token.action == action)
+    rows: Any = await tx.execute(select(Token, Option).outerjoin(Option, Option.id == Token.option_id).where(*of_version))
+    return next((t.token for t, option in rows if offer_id == (None if option is None else option.offer_id)), None)
+
+
 async def ask_of_request(tx: AsyncSession, request_id: str) -> Ask:
     """The same for a request that is named by its id."""
     return await _ask(tx, request_id, None, None)
@@ -189,13 +201,17 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
     await lock_family(tx, Request, request_id)
     lock = {"key_share": True} if may_lock(tx) else None
     request = await tx.get_one(Request, request_id, with_for_update=lock, populate_existing=True)
+    # Only a program has somebody behind it, so what people ask costs no query.
+    program = request.requester.startswith(f"{ActorKind.CONSUMER}:")
+    behind = await tx.get(Consumer, request.requester) if program else None
+    owner = behind.owner if behind else ""
     if request.state is not RequestState.PENDING:
-        return Ask(token, request, option, None, (), None)  # Who voted for what matters to nobody any more.
+        return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
     votes = await tx.scalars(
         select(Approval).where(Approval.request_id == request.id, Approval.quote_version == request.quote_version)
     )
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
-    return Ask(token, request, option, chosen, tuple(votes.all()), await override_of(tx, request.id))
+    return Ask(token, request, option, chosen, tuple(votes.all()), await override_of(tx, request.id), owner)
 
 
 async def open_instances(tx: AsyncSession, cloud: str, account: str) -> list[Instance]:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.doors import Whose
 from ledger.lookups import current_quote, override_of, session_of
 from ledger.models import (
     Approval,
@@ -114,6 +115,34 @@ async def session_views(tx: AsyncSession, *, owner: str | None = None, limit: in
     return await _session_views(tx, (await tx.scalars(query)).all())
 
 
+async def sessions_page(
+    tx: AsyncSession, *, whose: Whose | None, live: bool, before: str | None, limit: int
+) -> list[SessionView]:
+    """Sessions from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    query = select(Session).order_by(Session.id.desc()).limit(limit)
+    if live:
+        query = query.where(Session.state.in_(LIVE_SESSION))
+    if whose is not None:
+        query = query.where(whose.where(Session.owner))
+    if before is not None:
+        query = query.where(Session.id < before)
+    return await _session_views(tx, (await tx.scalars(query)).all())
+
+
+async def requests_page(
+    tx: AsyncSession, *, whose: Whose | None, waiting: bool, before: str | None, limit: int
+) -> list[Request]:
+    """Requests from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    query = select(Request).order_by(Request.id.desc()).limit(limit)
+    if waiting:
+        query = query.where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+    if whose is not None:
+        query = query.where(whose.where(Request.requester))
+    if before is not None:
+        query = query.where(Request.id < before)
+    return list(await tx.scalars(query))
+
+
 async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
     """A fixed number of queries for any number of sessions."""
     ids = [s.id for s in sessions]
@@ -154,6 +183,12 @@ async def pending_requests(tx: AsyncSession, *, requester: str | None = None, li
     return list(await tx.scalars(query))
 
 
+def nothing_ends_in(text: str) -> str:
+    """What is said about an id that nothing has, or nothing that the asker may see."""
+    wanted = bare_id(text.strip().strip("`").lower())
+    return f"there is no request or session that ends in “{wanted}”; /gpu list shows yours"
+
+
 async def resolve(tx: AsyncSession, text: str) -> tuple[Request, Session | None]:
     """The request (and its session, if any) that a person named by an id or by a unique ending of one.
 
@@ -171,7 +206,7 @@ async def resolve(tx: AsyncSession, text: str) -> tuple[Request, Session | None]
         request = await tx.get_one(Request, session.request_id)
         requests[request.id] = request
     if not requests:
-        raise LookupError(f"there is no request or session that ends in “{wanted}”; /gpu list shows yours")
+        raise LookupError(nothing_ends_in(text))
     if len(requests) > 1:
         raise LookupError(f"more than one request or session ends in “{wanted}”; give more of its characters")
     (request,) = requests.values()

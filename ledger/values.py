@@ -135,7 +135,7 @@ class ActorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts. `id` is the Slack user id, the key id, the operating-system user, or the name of the job."""
+    """Who acts. `id` is the Slack user id, the program's name, the operating-system user, or the job's name."""
 
     kind: ActorKind
     id: str
@@ -148,7 +148,7 @@ class Actor:
 
     @property
     def ref(self) -> str:
-        """The one string stored in the ledger: `slack:T1/U1`, `consumer:K1`, `operator:ada`, `system:ticker`."""
+        """The one string stored in the ledger: `slack:T1/U1`, `consumer:atlas`, `operator:ada`, `system:ticker`."""
         return f"{self.kind}:{self.team}/{self.id}" if self.team else f"{self.kind}:{self.id}"
 
     @classmethod
@@ -207,6 +207,8 @@ class JobRequest:
     offer_id: str | None = None
     work: tuple[str, ...] = ()
     reason: str = ""
+    #: The one SSH key for this machine; None takes the requester's registered one.
+    public_key: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; decimals become strings so that nothing passes through a float."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 CHECK_TIMEOUT_S = 2.0
@@ -44,10 +44,3 @@ async def _passes(name: str, check: Callable[[], Awaitable[None]], timeout_s: fl
         log.warning("not ready: %s (%s)", name, type(error).__name__)
         return False
     return True
-
-
-def build_api(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
-    """The HTTP application, without generated docs pages: what is served is written in docs/."""
-    api = FastAPI(title="GPU Shopper", docs_url=None, redoc_url=None, openapi_url=None)
-    api.include_router(health_routes(checks, timeout_s))
-    return api

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from bot import logs
 from bot.cli.market import NO_CLOUD, command_of, marketed, policy_of
-from bot.cli.shared import console, settings
+from bot.cli.shared import settings
+from bot.cli.telling import tell
 from bot.rules.comparison import Question
-from bot.rules.comparison_text import cells, columns, elsewhere, elsewhere_columns, markdown, to_json
+from bot.rules.comparison_text import markdown, to_json
 from bot.rules.policy import Policy
-from bot.rules.wording import hours, usd
 from bot.services.planning import Compared, compare_market
+from bot.services.tables import told_comparison
 
 PAGE = Path("environment-options.md")
 
@@ -54,7 +52,7 @@ def compare(
     if as_json:
         typer.echo(json.dumps(document(compared), indent=2))
     elif not as_markdown:
-        show(compared)
+        tell(told_comparison(compared))
     if not any(answer.ok for answer in compared.answers):
         raise typer.Exit(NO_CLOUD)
 
@@ -71,23 +69,3 @@ def document(compared: Compared) -> dict[str, Any]:
     """Every figure, and how each cloud answered."""
     answers = [{"cloud": one.cloud, "ok": one.ok, "sentence": one.sentence} for one in compared.answers]
     return {**to_json(compared.found), "answers": answers, "ages": list(compared.ages)}
-
-
-def show(compared: Compared) -> None:
-    """One table per budget, then what cannot be rented here."""
-    out, found = console(), compared.found
-    question = found.question
-    out.print(f"One run of {hours(question.hours)}, {question.buffer:.0%} buffer.")
-    for place, budget in enumerate(question.budgets_usd):
-        _print(out, usd(budget), columns(question), [cells(row, place, question) for row in found.clouds])
-    rows = [elsewhere(row) for row in found.elsewhere]
-    _print(out, "Environments that cannot be rented here", elsewhere_columns(question), rows)
-    for note in (*found.notes, *compared.absent, *compared.ages):
-        out.print(escape(logs.visible(logs.redact(note))))
-
-
-def _print(out: Any, title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    shown = Table(*head, title=title, title_justify="left", box=None)
-    for row in rows:
-        shown.add_row(*(escape(logs.visible(cell)) for cell in row))
-    out.print(shown)

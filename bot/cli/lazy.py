@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "compare": Entry("What a run costs on every GPU for sale, and how many runs a budget buys."),
         "progress": Entry("What a running job still takes and costs, compared with what was approved."),
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
+        "keys": Entry("API keys of programs and people: create, list, revoke."),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
         "strays": Entry("Instances of ours without a row of their own: list, condemn."),
         "profiles": Entry("What is peculiar to each cloud and what ends its meter: show, lint."),

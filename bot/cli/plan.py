@@ -7,20 +7,19 @@ from typing import Annotated
 
 import typer
 import yaml
-from rich.markup import escape
-from rich.table import Table
 
 from bot import logs
 from bot.cli.market import NO_CLOUD, marketed, policy_of
-from bot.cli.shared import console, fail, settings
+from bot.cli.shared import fail, settings
+from bot.cli.telling import tell
 from bot.rules.grammar import GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.policy import Policy
 from bot.services.chart import chart
 from bot.services.deliverables import cost_estimate, gpu_plan, instance_manifest
-from bot.services.plan_text import HEAD, cells, title
 from bot.services.planning import LOOK_HOURS, Planned
 from bot.services.planning import plan as make_plan
+from bot.services.tables import told_plan
 from ledger.values import JobRequest
 
 NO_OFFER = 1
@@ -51,7 +50,7 @@ def plan(
     if as_json:
         typer.echo(estimate)
     else:
-        show(planned)
+        tell(told_plan(planned))
     if not any(answer.ok for answer in planned.answers):
         raise typer.Exit(NO_CLOUD)
     if planned.best is None:
@@ -97,23 +96,3 @@ def write(planned: Planned, policy: Policy, folder: Path) -> None:
         ("instance_manifest.json", instance_manifest(planned, policy)),
     ):
         (folder / name).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
-
-
-def show(planned: Planned) -> None:
-    """The table for people, then why, what was assumed and what could not be known."""
-    out = console()
-    out.print(escape(logs.visible(f"Plan for {title(planned)}")))
-    options = planned.ranked.options
-    if options:
-        shown = Table(*HEAD, box=None)
-        for one in options:
-            shown.add_row(*(escape(logs.visible(cell)) for cell in cells(one)))
-        out.print(shown)
-    else:
-        out.print("No offer fits now.")
-    best = planned.best.estimate if planned.best is not None else None
-    told = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
-    told += [best.fit, *planned.assumed, *best.assumptions] if best is not None else []
-    told += [*planned.unknown, *(one.sentence for one in planned.ranked.excluded), *planned.absent, *planned.ages]
-    for sentence in filter(None, told):
-        out.print(escape(logs.visible(logs.redact(sentence))))

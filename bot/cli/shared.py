@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from rich.console import Console
 from bot import logs
 from bot.settings import Settings, load
 from bot.settings.environment import LogFormat
+from ledger.values import Actor, ActorKind
 
 #: The exit code for settings that cannot be used (sysexits.h: EX_CONFIG).
 BAD_SETTINGS = 78
@@ -54,6 +56,11 @@ def start_logs(found: Settings) -> None:
     if found.log_format is LogFormat.AUTO:
         as_json = not sys.stderr.isatty()
     logs.configure(level=found.log_level, json=as_json)
+
+
+def operator() -> Actor:
+    """Whoever runs this command, by the system's own name."""
+    return Actor(ActorKind.OPERATOR, getpass.getuser())
 
 
 def private_umask() -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import typer
 
-from bot.cli.shared import explained, fail, private_umask, settings
+from bot.cli.shared import explained, fail, operator, private_umask, settings
 from bot.clock import SystemClock
 from bot.services import recovery
 from ledger.db import Database
 from ledger.lookups import every_stray
-from ledger.values import Actor, ActorKind
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row: list, condemn.")
 
@@ -56,8 +54,7 @@ def condemn(
     reason: str = typer.Option("", help="Why, for the journal."),
 ) -> None:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    actor = Actor(ActorKind.OPERATOR, getpass.getuser())
-    reply = _with_ledger(lambda db: recovery.condemn(db, stray, actor, reason, SystemClock().now()))
+    reply = _with_ledger(lambda db: recovery.condemn(db, stray, operator(), reason, SystemClock().now()))
     if not reply.ok:
         fail(reply.sentence)
     typer.echo(reply.sentence)

@@ -170,7 +170,7 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if not decider.known:
         return _no("lookup_failed", "Slack did not say who you are, so nothing was decided; please try again.")
     for holds, code, sentence in (
-        (decider.is_bot, "bot", "A bot cannot decide a request."),
+        (decider.is_bot or _is_program(decision, decider.actor), "bot", "A bot cannot decide a request."),
         (decider.is_deleted, "deleted", "A deactivated account cannot decide a request."),
         (not decider.team_ok, "other_team", "Only members of this workspace can decide; you belong to another one."),
         (decider.is_guest, "guest", "Guests cannot decide a request; ask a full member."),
@@ -192,6 +192,11 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     return None
 
 
+def _is_program(decision: Decision, actor: Actor) -> bool:
+    """A program may withdraw what it asked for and decides nothing else, whatever its key says."""
+    return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
+
+
 _CLOSED = {
     RequestState.APPROVED: "This request was already approved",
     RequestState.REJECTED: "This request was already rejected",
@@ -199,6 +204,9 @@ _CLOSED = {
     RequestState.EXPIRED: "This request has expired",
     RequestState.UNAVAILABLE: "This request found no offer",
 }
+
+
+STILL_QUOTING = Verdict(False, "quoting", "Offers are being quoted for this request; decide when they are shown.")
 
 
 def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
@@ -209,7 +217,7 @@ def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verd
     if what.decision is Decision.CANCEL:
         return None
     if request.state is not RequestState.PENDING:
-        return _no("quoting", "Offers are being quoted for this request; decide when they are shown.")
+        return STILL_QUOTING
     if now >= request.expires_at:
         return _no("already_expired", "This request has expired; ask again for fresh offers.")
     # A rejection is about the request itself, so it stands whatever the offers have become: a denial wins.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -108,6 +108,23 @@ def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
         return GrammarError(line[error.position :], error.position, "This quote is not closed.", sub.example, line)
     except _Wrong as error:
         return GrammarError(error.token.raw, error.token.position, error.message, sub.example, line)
+
+
+def said(name: str, pairs: Iterable[tuple[str, str]], policy: Policy) -> Command | GrammarError:
+    """The same language from pairs of word and value, such as a file or a REST body holds, whatever is in the values.
+
+    The position of an error is the number of the pair, from 1; 0 is the whole.
+    """
+    sub = BY_NAME[name]
+    words = [_pair(key, clean(value), place) for place, (key, value) in enumerate(pairs, 1)]
+    try:
+        return _READERS[sub.shape](sub, words, "", policy)
+    except _Wrong as error:
+        return GrammarError(error.token.raw, error.token.position, error.message, sub.example, "")
+
+
+def _pair(key: str, value: str, place: int) -> Token:
+    return Token(f"{key}={value}", f"{key}={value}", place, quoted=True)
 
 
 def _subcommand(first: Token) -> Subcommand:

@@ -107,7 +107,7 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
     facts = RequestFacts(
         state=request.state,
         requester=requester,
-        linked=linked(policy, requester),
+        linked=_other_names(policy, requester, ask.owner),
         quote_version=request.quote_version,
         expires_at=request.expires_at,
         expected_usd=ask.option.expected_usd if ask.option else Decimal(0),
@@ -133,6 +133,14 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
     needed = plan(policy, facts.worst_usd, facts.expected_usd, job.hours, override)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
+
+
+def _other_names(policy: Policy, requester: Actor, owner: str) -> tuple[Actor, ...]:
+    """Whoever answers for a program decides about it as little as about what they asked for themselves."""
+    if not owner:
+        return linked(policy, requester)
+    person = Actor.from_ref(owner)
+    return (*linked(policy, requester), person, *linked(policy, person))
 
 
 async def _apply(ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime) -> None:

@@ -91,13 +91,15 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
     async with ctx.db.read() as tx:
         instance = await tx.get_one(Instance, instance_id)
         session = await tx.get_one(Session, instance.session_id)
-        key = await public_key(tx, session.owner)
+        request = await tx.get_one(Request, instance.request_id)
+        registered = await public_key(tx, session.owner)
+        key = request.job.get("public_key") or (registered.public_key if registered else None)
         return _Work(
             instance,
-            await tx.get_one(Request, instance.request_id),
+            request,
             session,
             await tx.get_one(GrantRow, instance.grant_id),
-            (key.public_key,) if key else (),
+            (key,) if key else (),
             await recovery.is_on(tx),
         )
 

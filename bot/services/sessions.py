@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bot.rules.approval import is_approver
+from bot.services import access
 from bot.services.commands import Reply, Terminate
 from bot.services.context import Context
 from bot.services.ending import end_session
@@ -59,7 +60,8 @@ async def terminate(ctx: Context, command: Terminate) -> Reply:
                 return Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
             data = {"session_id": session.id}
             outsider = not facts.known or not facts.team_ok or facts.is_deleted
-            if outsider or (session.owner != facts.actor.ref and not is_approver(ctx.policy, facts)):
+            own = session.owner in await access.mine(tx, ctx.policy, facts.actor)
+            if outsider or not (own or is_approver(ctx.policy, facts)):
                 return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
             sentence = command.reason.strip() or "Ended on request."
             await end_session(ctx, tx, session.id, "asked", sentence, facts.actor, now)

@@ -136,6 +136,9 @@ class Settings(BaseSettings):
     )
     host: str = _setting("127.0.0.1", "Address that the HTTP server listens on.", "0.0.0.0")  # noqa: S104
     port: int = _setting(8080, "Port of the HTTP server.", "8080", ge=0, le=65535)
+    api_calls_per_minute: int = _setting(
+        600, "How often one API key may call, for each process.", "600", ge=1, le=1_000_000
+    )
     label_key: SecretStr | None = _setting(
         None,
         "Key under the labels of instances, hexadecimal. Empty: made once and kept in the data folder.",

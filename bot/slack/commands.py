@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
-from bot.services import approvals, keys, planning, requests, sessions
+from bot.services import approvals, keys, planning, provisioning, sessions
 from bot.services.commands import AddKey, Cancel, Provision, Reply, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
@@ -38,18 +38,9 @@ async def run(desk: Desk, job: Job) -> None:
 
 
 async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: str) -> None:
-    """Hand a request to its service. Its message is the answer, so only what that does not say is said here.
-
-    Where the work is described instead of a time, what is asked for is the time that it may take.
-    """
-    if wanted.work:
-        told = await planning.rented_hours(desk.ctx.catalog, desk.ctx.clock, wanted, desk.ctx.policy)
-        if isinstance(told, Reply):
-            await desk.say(job, answer(told), asked_in)
-            return
-        wanted = told
+    """Hand a request to its service. Its message is the answer, so only what that does not say is said here."""
     shown_in = desk.settings.approvals_channel or asked_in
-    reply = await requests.submit(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
+    reply = await provisioning.provision(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
     if not reply.ok:
         await desk.say(job, answer(reply), asked_in)
     elif shown_in != asked_in:

@@ -13,14 +13,18 @@ from sqlalchemy import event, inspect
 
 from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
 from ledger.models.base import Base, Claimable
+from ledger.models.doors import ApiAnswer, ApiKey, Consumer
 from ledger.models.holding import Instance, Session, Stray
 from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, SshKey, TurnRow
 
 __all__ = [
     "MOVABLE",
+    "ApiAnswer",
+    "ApiKey",
     "Approval",
     "Base",
     "Claimable",
+    "Consumer",
     "Event",
     "GrantRow",
     "Inbox",

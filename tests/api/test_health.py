@@ -7,7 +7,8 @@ import asyncio
 import httpx
 import pytest
 
-from bot.api.health import Checks, build_api
+from bot.api.app import routes
+from bot.api.health import Checks
 from tests.support.serving import serving
 
 
@@ -24,7 +25,7 @@ async def hanging() -> None:
 
 
 async def ask(checks: Checks, path: str, timeout_s: float = 5.0) -> httpx.Response:
-    async with serving(build_api(checks, timeout_s)) as url, httpx.AsyncClient(trust_env=False) as client:
+    async with serving(routes(checks, timeout_s)) as url, httpx.AsyncClient(trust_env=False) as client:
         return await client.get(url + path)
 
 
@@ -52,6 +53,6 @@ async def test_a_check_that_hangs_does_not_hang_the_page() -> None:
     assert answer.json()["checks"] == {"ledger": False}
 
 
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc", "/", "/slack/events"])
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/", "/slack/events", "/api", "/metrics"])
 async def test_nothing_else_is_served(path: str) -> None:
     assert (await ask({}, path)).status_code == 404

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bot.rules.policy import Policy
+from bot.services.connecting import ssh_command
 from bot.slack.blocks import job, owner, parts, progress
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.result import request_result
@@ -221,7 +222,7 @@ def all_text_of(message: parts.Message) -> str:
 @pytest.mark.parametrize(("host", "user"), [("-oProxyCommand=x", "root"), ("h; rm -rf /", "root"), ("host", "$(x)")])
 def test_a_host_that_is_no_host_is_not_put_into_a_command(host: str, user: str) -> None:
     row = instance(_I.LIVE, ssh_host=host, ssh_port=22, ssh_user=user)
-    assert owner.ssh_command(row) == "ssh -p 22 (see host and user below)"
+    assert ssh_command(row) == "ssh -p 22 (see host and user below)"
 
 
 def test_a_warning_after_the_end_needs_no_action() -> None:

@@ -45,6 +45,23 @@ class Gate(_InFront):
         return await self.inner.create(spec, grant)
 
 
+class Noting(_InFront):
+    """Keeps what was sent with each create."""
+
+    def __init__(self, inner: Provider) -> None:
+        super().__init__(inner)
+        self.specs: list[InstanceSpec] = []
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        self.specs.append(spec)
+        return await self.inner.create(spec, grant)
+
+
+def noting(provider: Provider) -> Provider:
+    """Put a `Noting` in front of an adapter."""
+    return cast("Provider", Noting(provider))
+
+
 def dying(*, after: bool) -> Callable[[Provider], Provider]:
     """The process ends at the create: before its request leaves, or `after` the cloud has done the work."""
     return lambda inner: cast("Provider", _Dying(inner, after=after))

@@ -15,10 +15,10 @@ from bot.rules.grammar import GrammarError
 from providers import errors
 
 ROOT = Path(__file__).resolve().parents[3]
-FOLDERS = ("bot/rules", "bot/services")
+FOLDERS = ("bot/rules", "bot/services", "bot/api")
 CODE = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z]{2,}")
 #: A call with one of these names carries a code followed by the sentence that people read.
-CARRIERS = re.compile(r"Reply|.*Verdict|KeyRefused|_?refuse\w*|_no|end_session|end_instance")
+CARRIERS = re.compile(r"Reply|.*Verdict|KeyRefused|BadHolder|_?refuse\w*|_no|end_session|end_instance")
 BLANK = "…"
 
 

@@ -68,7 +68,7 @@ def ids() -> str:
     actors = [
         (code(Actor(ActorKind.SLACK, "U012AB3CD", "T012AB3CD").ref), "a person in Slack: team and user"),
         (code(Actor(ActorKind.OPERATOR, "ada").ref), "an operator at the command line: the system's user name"),
-        (code(Actor(ActorKind.CONSUMER, "k1").ref), "a program: the id of its key"),
+        (code(Actor(ActorKind.CONSUMER, "atlas").ref), "a program: the name that its API keys have"),
         (code(Actor(ActorKind.SYSTEM, "ticker").ref), "the service itself"),
     ]
     return whole(

@@ -6,6 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.wording import hours, rate
+from bot.services.connecting import ssh_command
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
     Block,
@@ -109,14 +110,3 @@ def end_button(session: Session) -> Block:
 def what(session: Session) -> str:
     """`4× A100-80GB`, escaped."""
     return f"{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"
-
-
-def ssh_command(row: Instance) -> str:
-    """The line to type. A host or user that could be read as an option or a shell word is not put into it."""
-    host, user = row.ssh_host or "", row.ssh_user or "root"
-    port = f"-p {row.ssh_port} " if row.ssh_port else ""
-    return f"ssh {port}{user}@{host}" if _is_plain(host) and _is_plain(user) else f"ssh {port}(see host and user below)"
-
-
-def _is_plain(word: str) -> bool:
-    return bool(word) and not word.startswith("-") and all(c.isascii() and (c.isalnum() or c in ".-_:") for c in word)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.policy import Policy
+from bot.services.connecting import ssh_command
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, section, when
@@ -25,7 +26,7 @@ def status(found: Status, policy: Policy, cost_usd: Decimal | None, *, mine: boo
             lines.append(f"Cost so far {dollars(cost_usd)}.")
         row = view.instance
         if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
-            lines.append(f"Connect: {code(owner.ssh_command(row), 400)}")
+            lines.append(f"Connect: {code(ssh_command(row), 400)}")
         blocks.append(section(" ".join(lines)))
         text = f"{text} {' '.join(lines)}"
         if mine and view.session.state in owner.ENDABLE:

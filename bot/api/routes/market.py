@@ -1,0 +1,156 @@
+"""The market: what is for sale, what a run needs and costs, and what is peculiar to each cloud. Nothing is rented."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Response
+
+from bot.api.desk import AtDesk, caller, refusals
+from bot.api.problems import FieldProblem, Refused
+from bot.api.schemas import CompareIn, CompareOut, In, PlanOut, ProfileOut
+from bot.rules.comparison_text import to_json
+from bot.rules.grammar import Command, GrammarError, said
+from bot.rules.job import JobArgs, job_request
+from bot.rules.scopes import Scope
+from bot.services.commands import Reply
+from bot.services.consumers import Principal
+from bot.services.deliverables import cost_estimate, gpu_plan, instance_manifest
+from bot.services.market_document import MarketDocument, market_document
+from bot.services.planning import LOOK_HOURS, compare_market
+from bot.services.planning import plan as make_plan
+from bot.services.portable import BadJob, JobDocument, Text, read_job
+from bot.services.tables import told_comparison, told_plan
+from providers import profile
+
+router = APIRouter(prefix="/api/v1", tags=["market"])
+Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
+
+
+class InventoryQuery(In):
+    """What would do, in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
+
+    gpu: Text = ""
+    count: Text = ""
+    memory: Text = ""
+    min_vram: Text = ""
+    max_price: Text = ""
+    provider: Text = ""
+    region: Text = ""
+    spot: Text = ""
+    reliability: Text = ""
+
+
+#: Field of the query → word of the language.
+WORDS = {
+    "gpu": "gpu",
+    "count": "count",
+    "memory": "memory",
+    "min_vram": "memory",
+    "max_price": "price",
+    "provider": "clouds",
+    "region": "region",
+    "spot": "spot",
+    "reliability": "reliability",
+}
+
+
+def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> Command:
+    """`field → (word, value)` read by the language of `/gpu`. Raises `Refused` with the field that is wrong."""
+    parsed = said(command, words.values(), desk.ctx.policy)
+    if isinstance(parsed, GrammarError):
+        field = list(words)[parsed.position - 1] if 0 < parsed.position <= len(words) else ""
+        wrong = [FieldProblem(field=field, sentence=parsed.message)]
+        raise Refused(Reply(False, parsed.code, parsed.message), fields=wrong)
+    return parsed
+
+
+@router.get(
+    "/inventory",
+    response_model=MarketDocument,
+    responses={**refusals(), 304: {"description": "The prices are the same as those of If-None-Match."}},
+)
+async def inventory(
+    desk: AtDesk,
+    _who: Reader,
+    query: Annotated[InventoryQuery, Query()],
+    response: Response,
+    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+) -> Any:
+    """What is for sale now at every cloud, ranked, with the age of each price and what was left out and why."""
+    given = {name: value for name, value in query.model_dump().items() if value}
+    if "min_vram" in given:
+        given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
+    parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
+    ctx = desk.ctx
+    wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
+    document = market_document(await ctx.catalog.inventory(wanted, ctx.policy), wanted)
+    etag = f'"{document.fingerprint}"'
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
+    if if_none_match and etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return document
+
+
+@router.post("/plans", responses=refusals())
+async def plan(desk: AtDesk, _who: Reader, document: JobDocument) -> PlanOut:
+    """What a run needs, takes and costs on every offer. Rents nothing."""
+    ctx = desk.ctx
+    try:
+        job = read_job(document, ctx.policy, "plan")
+    except BadJob as error:
+        raise refused(error) from error
+    planned = await make_plan(ctx.catalog, ctx.clock, job, ctx.policy)
+    return PlanOut(
+        estimate=cost_estimate(planned),
+        manifest=instance_manifest(planned, ctx.policy),
+        page=gpu_plan(planned),
+        told=told_plan(planned),
+    )
+
+
+def refused(error: BadJob) -> Refused:
+    """A job that cannot be asked for, as a refusal."""
+    return Refused(Reply(False, error.code, str(error)), fields=[FieldProblem(field=error.field, sentence=str(error))])
+
+
+@router.post("/compare", responses=refusals())
+async def compare(desk: AtDesk, _who: Reader, body: CompareIn) -> CompareOut:
+    """Dollars per run and runs per budget on every GPU for sale, beside environments that cannot be rented here."""
+    parsed = read_words("compare", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, desk)
+    if parsed.question is None:
+        raise ValueError("a comparison without a question")
+    compared = await compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy)
+    return CompareOut(
+        comparison=to_json(compared.found),
+        absent=list(compared.absent),
+        ages=list(compared.ages),
+        told=told_comparison(compared),
+    )
+
+
+@router.get("/profiles", responses=refusals())
+async def profiles(_desk: AtDesk, _who: Reader) -> list[ProfileOut]:
+    """What is peculiar to each cloud, and what ends its meter."""
+    return [_profile(name) for name in profile.names()]
+
+
+@router.get("/profiles/{cloud}", responses=refusals(404))
+async def one_profile(_desk: AtDesk, _who: Reader, cloud: str) -> ProfileOut:
+    """One cloud's profile with its whole text."""
+    if cloud not in profile.names():
+        known = ", ".join(profile.names())
+        raise Refused(Reply(False, "unknown_profile", f"There is no profile {cloud[:40]}; there are {known}."))
+    return _profile(cloud)
+
+
+def _profile(name: str) -> ProfileOut:
+    found = profile.load(name)
+    return ProfileOut(
+        cloud=name,
+        kind=found.front.kind.value,
+        ends_the_meter=found.front.meter_stop_verb.value,
+        spot=found.front.spot_available,
+        text=(profile.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
+    )

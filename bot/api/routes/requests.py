@@ -1,0 +1,149 @@
+"""Requests: asked for, looked at, decided by people. A program's request waits for a click like everybody's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query
+from fastapi.responses import JSONResponse
+
+from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.problems import Refused
+from bot.api.routes.market import refused
+from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
+from bot.api.views import request_out
+from bot.rules.approval import DeciderFacts, Decision
+from bot.rules.scopes import Scope
+from bot.services import access, approvals, deciding, idempotency, provisioning
+from bot.services.commands import Cancel, Provision, Reply
+from bot.services.consumers import Principal
+from bot.services.portable import BadJob, JobDocument, read_job
+from ledger.models import Request, Session
+from ledger.reads import request_view, requests_page
+
+router = APIRouter(prefix="/api/v1", tags=["requests"])
+Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
+Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
+Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
+#: An id, or a unique ending of one, as every door takes it.
+Named = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["req_01k9x7m2q4d8s3f5"])]
+Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", description="next_cursor of the last page.")]
+Limit = Annotated[int, Query(ge=1, le=100)]
+Repeat = Annotated[str, Header(min_length=1, max_length=200, alias="Idempotency-Key")]
+
+
+async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
+    """What an id names, when the principal may see it; the one check of every route with an id."""
+    try:
+        async with desk.ctx.db.read() as tx:
+            return await access.find(tx, desk.ctx.policy, who, text)
+    except LookupError as error:
+        raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
+
+
+def done(reply: Reply, **more: Any) -> Done:
+    """A command that was carried out; raises `Refused` for one that was not."""
+    if not reply.ok:
+        raise Refused(reply)
+    said = {name: value for name, value in reply.data.items() if name in ("request_id", "session_id")}
+    return Done(code=reply.code, sentence=reply.sentence, **{**said, **more})
+
+
+async def once(desk: Desk, who: Principal, sent: str, what: str) -> idempotency.Call:
+    """Begin a call with an Idempotency-Key. Raises `Refused` when the key belongs to another call."""
+    call = await idempotency.begin(desk.ctx, who.actor, sent, what)
+    if isinstance(call, Reply):
+        raise Refused(call)
+    return call
+
+
+def replayed(call: idempotency.Call) -> JSONResponse | None:
+    """The stored answer of a call that was answered before."""
+    if call.status is None or call.answer is None:
+        return None
+    headers = {"Idempotency-Replayed": "true"}
+    if call.answer.get("url"):
+        headers["Location"] = str(call.answer["url"])
+    return JSONResponse(call.answer, call.status, headers)
+
+
+@router.post("/sessions", status_code=202, response_model=Done, responses=refusals(409, 503))
+async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat) -> Any:
+    """Ask for GPUs. The answer names the request, which waits for offers and then for a human to decide.
+
+    More hours than the policy's cap also open an override request, which is decided first.
+    """
+    call = await once(desk, who, key, f"POST /sessions {document.model_dump_json()}")
+    known = replayed(call)
+    if known is not None:
+        return known
+    try:
+        job = read_job(document, desk.ctx.policy)
+    except BadJob as error:
+        raise refused(error) from error
+    reply = await provisioning.provision(
+        desk.ctx, Provision(f"rest:{call.key}"[:128], who.actor, desk.settings.channel, job)
+    )
+    url = f"/api/v1/requests/{reply.data.get('request_id', '')}"
+    answer = done(reply, url=url).model_dump(mode="json")
+    await idempotency.finish(desk.ctx, call, 202, answer)
+    return JSONResponse(answer, 202, {"Location": url})
+
+
+@router.get("/requests", responses=refusals())
+async def requests(
+    desk: AtDesk, who: Reader, waiting: bool = False, cursor: Cursor = None, limit: Limit = 50
+) -> Page[RequestSummary]:
+    """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
+    async with desk.ctx.db.read() as tx:
+        names = await access.visible(tx, desk.ctx.policy, who)
+        rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
+    items = [RequestSummary.model_validate(row) for row in rows[:limit]]
+    return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
+
+
+@router.get("/requests/{request}", responses=refusals(404))
+async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
+    """One request: its options, for whom it waits and since when, or how it was decided."""
+    row, _ = await found(desk, who, request)
+    async with desk.ctx.db.read() as tx:
+        return request_out(await request_view(tx, row.id), desk.ctx.policy)
+
+
+@router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409))
+async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
+    """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
+    row, _ = await found(desk, who, request)
+    call = await once(desk, who, key, f"POST /requests/{row.id}/approve {body.model_dump_json()}")
+    known = replayed(call)
+    if known is not None:
+        return known
+    decision = deciding.Named(
+        row.id,
+        Decision.APPROVE,
+        DeciderFacts(who.actor),
+        offer_id=body.offer_id,
+        version=body.quote_version,
+        typed_amount=body.amount,
+        cap_usd=body.cap_usd,
+        reason=body.reason,
+    )
+    answer = done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}").model_dump(mode="json")
+    await idempotency.finish(desk.ctx, call, 200, answer)
+    return JSONResponse(answer)
+
+
+@router.post("/requests/{request}/reject", responses=refusals(404, 409))
+async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn) -> Done:
+    """Reject a request as the person whose key this is; the requester reads the reason."""
+    row, _ = await found(desk, who, request)
+    decision = deciding.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
+    return done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}")
+
+
+@router.post("/requests/{request}/cancel", responses=refusals(404, 409))
+async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Done:
+    """Withdraw a request that is not decided."""
+    row, _ = await found(desk, who, request)
+    reply = await approvals.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
+    return done(reply, url=f"/api/v1/requests/{row.id}")

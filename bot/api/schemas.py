@@ -1,0 +1,254 @@
+"""What routes take and give. What comes in holds nothing unknown; money goes out as decimal strings, times as UTC."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.rules.scopes import KEY_DAYS
+from bot.services.deliverables import CostEstimate, InstanceManifest
+from bot.services.tables import Told
+from ledger.states import RequestState, SessionState
+
+Item = TypeVar("Item")
+
+
+class In(BaseModel):
+    """A body."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Out(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Page(Out, Generic[Item]):
+    """Some of many, the newest first; `next_cursor` fetches the rest, and is null at the end."""
+
+    items: list[Item]
+    next_cursor: str | None = None
+
+
+class Done(Out):
+    """A command that was carried out: a stable code, and the sentence that every door shows."""
+
+    code: str
+    sentence: str
+    request_id: str | None = None
+    session_id: str | None = None
+    url: str | None = Field(default=None, description="Where to see how it goes on.")
+
+
+class OptionOut(Out):
+    """One offer of a request's quote. Approving it covers its price times the policy's tolerance."""
+
+    rank: int
+    offer_id: str
+    cloud: str
+    gpu: str
+    gpu_count: int
+    memory_gb: Decimal
+    region: str
+    spot: bool
+    price_usd_h: Decimal
+    best_usd: Decimal
+    expected_usd: Decimal
+    worst_usd: Decimal
+    marks: list[str]
+    why: str
+
+
+class ApprovalOut(Out):
+    """One recorded decision and what it covers."""
+
+    approver: str
+    decision: str
+    quote_version: int
+    price_cap_usd_h: Decimal | None
+    total_cap_usd: Decimal | None
+    hours: str | None
+    reason: str
+    at: datetime
+
+
+class Waiting(Out):
+    """For whom a request waits, since when and until when."""
+
+    rule: str
+    approvers: list[str]
+    approver_groups: list[str]
+    approvals: int
+    required: int
+    since: datetime
+    until: datetime
+
+
+class RequestSummary(Out):
+    """A request in a list."""
+
+    id: str
+    kind: str
+    state: RequestState
+    requester: str
+    reason: str
+    outcome: str
+    created_at: datetime
+    expires_at: datetime
+    decided_at: datetime | None
+    decided_by: str | None
+
+
+class RequestOut(RequestSummary):
+    """A request in full. `waiting` is null once it is decided; `override_id` is the request for more hours."""
+
+    job: dict[str, Any]
+    quote_version: int
+    options: list[OptionOut]
+    approvals: list[ApprovalOut]
+    excluded: list[str]
+    waiting: Waiting | None
+    parent_id: str | None
+    override_id: str | None
+    session_id: str | None
+
+
+class Ssh(Out):
+    """How to connect; shown to the session's owner only."""
+
+    host: str
+    port: int
+    user: str
+    command: str
+
+
+class SessionOut(Out):
+    """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end."""
+
+    id: str
+    request_id: str
+    state: SessionState
+    owner: str
+    gpu: str
+    gpu_count: int
+    cloud: str | None
+    price_usd_h: Decimal | None
+    cost_usd: Decimal
+    hours: Decimal
+    created_at: datetime
+    ready_at: datetime | None
+    deadline: datetime | None
+    ended_at: datetime | None
+    end_code: str
+    end_reason: str
+    status: str
+    ssh: Ssh | None
+
+
+class PlanOut(Out):
+    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
+
+    estimate: CostEstimate
+    manifest: InstanceManifest
+    page: str
+    told: Told
+
+
+class CompareIn(In):
+    """A comparison in the words of `/gpu compare`: budget, hours, buffer, baseline, success, value."""
+
+    words: Annotated[dict[str, str], Field(max_length=10, examples=[{"budget": "500", "hours": "1"}])] = {}
+
+
+class CompareOut(Out):
+    """A comparison with how the clouds answered, how old their prices are, and its tables for people."""
+
+    comparison: dict[str, Any]
+    absent: list[str]
+    ages: list[str]
+    told: Told
+
+
+class ProfileOut(Out):
+    """What is peculiar to one cloud."""
+
+    cloud: str
+    kind: str
+    ends_the_meter: str
+    spot: bool
+    text: str
+
+
+class ApproveIn(In):
+    """Which option is approved, at which version of the quote, and the amount typed where the policy wants it.
+
+    An override for more hours has no option.
+    """
+
+    offer_id: Annotated[str, Field(max_length=256)] | None = Field(default=None, examples=["vast:30406190"])
+    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="The version whose offers were read; a newer one refuses."
+    )
+    amount: Annotated[str, Field(max_length=40)] | None = Field(default=None, examples=["123.45"])
+    cap_usd: Annotated[Decimal, Field(allow_inf_nan=False, gt=0, le=1_000_000)] | None = Field(
+        default=None, description="A total below the worst case."
+    )
+    reason: Annotated[str, Field(max_length=4000)] = ""
+
+
+class ReasonIn(In):
+    """Why; a rejection needs it."""
+
+    reason: Annotated[str, Field(max_length=4000)] = ""
+
+
+class SshKeyIn(In):
+    """A public SSH key, as in a .pub file."""
+
+    public_key: Annotated[str, Field(max_length=4096)]
+
+
+class SshKeyOut(Out):
+    """The registered key."""
+
+    code: str
+    sentence: str
+    fingerprint: str | None = None
+
+
+class ApiKeyIn(In):
+    """A key for a program, and the person who answers for it."""
+
+    name: Annotated[str, Field(max_length=60)] = Field(examples=["atlas"])
+    owner: Annotated[str, Field(max_length=90)] = Field(examples=["U012AB3CD"])
+    scopes: Annotated[list[str], Field(max_length=10)] = []
+    days: Annotated[int, Field(ge=1, le=366)] = KEY_DAYS
+
+
+class ApiKeyOut(Out):
+    """A key without its secret."""
+
+    id: str
+    actor: str
+    owner: str
+    scopes: list[str]
+    state: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    last_used_at: datetime | None
+
+
+class ApiKeyMade(Out):
+    """A new key. `token` is shown this once."""
+
+    code: str
+    sentence: str
+    key_id: str
+    token: str
+    expires_at: datetime

@@ -1,0 +1,105 @@
+"""From rows to answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from bot.api.schemas import ApprovalOut, OptionOut, RequestOut, RequestSummary, SessionOut, Ssh, Waiting
+from bot.rules.policy import Policy
+from bot.services.connecting import ssh_command
+from bot.services.context import Context
+from bot.services.metering import cost_now
+from bot.services.offers import offer_from_json
+from ledger.models import Instance, Option
+from ledger.reads import RequestView, SessionView
+from ledger.states import LIVE_SESSION, RequestState
+
+#: Never shown again: a public key is long, and it is its owner's.
+HIDDEN_IN_JOB = frozenset({"public_key"})
+
+
+def request_out(view: RequestView, policy: Policy) -> RequestOut:
+    """A request in full."""
+    request, quote = view.request, view.quote
+    return RequestOut(
+        **RequestSummary.model_validate(request).model_dump(),
+        job={name: value for name, value in request.job.items() if name not in HIDDEN_IN_JOB},
+        quote_version=request.quote_version,
+        options=[_option(option) for option in view.options],
+        approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],
+        excluded=[
+            *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
+            *(str(one.get("sentence", "")) for one in (quote.clouds if quote else []) if not one.get("ok")),
+        ],
+        waiting=_waiting(view, policy) if request.state is RequestState.PENDING else None,
+        parent_id=request.parent_id,
+        override_id=view.override.id if view.override else None,
+        session_id=view.session.id if view.session else None,
+    )
+
+
+def _option(option: Option) -> OptionOut:
+    offer = offer_from_json(option.offer)
+    return OptionOut(
+        rank=option.rank,
+        offer_id=option.offer_id,
+        cloud=option.cloud,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        memory_gb=offer.memory_gb,
+        region=offer.region,
+        spot=offer.spot,
+        price_usd_h=option.price_usd_h,
+        best_usd=option.best_usd,
+        expected_usd=option.expected_usd,
+        worst_usd=option.worst_usd,
+        marks=list(option.marks),
+        why=option.why,
+    )
+
+
+def _waiting(view: RequestView, policy: Policy) -> Waiting:
+    request = view.request
+    given = [one for one in view.approvals if one.decision == "approve" and one.quote_version == request.quote_version]
+    return Waiting(
+        rule=request.rule,
+        approvers=list(policy.approvers),
+        approver_groups=list(policy.approver_groups),
+        approvals=len(given),
+        required=request.required_approvals,
+        since=view.quote.created_at if view.quote else request.created_at,
+        until=request.expires_at,
+    )
+
+
+def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -> SessionOut:
+    """A session; how to connect is for its owner."""
+    session, row = view.session, view.instance
+    shows_ssh = mine and row is not None and session.state in LIVE_SESSION
+    return SessionOut(
+        id=session.id,
+        request_id=session.request_id,
+        state=session.state,
+        owner=session.owner,
+        gpu=session.gpu,
+        gpu_count=session.gpu_count,
+        cloud=row.cloud if row else None,
+        price_usd_h=row.price_usd_h if row else None,
+        cost_usd=cost_now(ctx, view, now),
+        hours=Decimal(session.hours),
+        created_at=session.created_at,
+        ready_at=session.ready_at,
+        deadline=session.deadline,
+        ended_at=session.ended_at,
+        end_code=session.end_code,
+        end_reason=session.end_reason,
+        status=row.status if row else "",
+        ssh=_ssh(row) if shows_ssh and row is not None else None,
+    )
+
+
+def _ssh(row: Instance) -> Ssh | None:
+    if not row.ssh_host:
+        return None
+    return Ssh(host=row.ssh_host, port=row.ssh_port or 22, user=row.ssh_user or "root", command=ssh_command(row))

@@ -1,0 +1,71 @@
+"""docs/api.md and docs/openapi.json: the REST API, from the application that serves it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bot.api.app import DESCRIPTION, routes
+from bot.api.desk import CALLS_PER_MINUTE, SCOPE_FIELD
+from bot.cli.pages.markdown import code, table
+from bot.cli.pages.markdown import page as whole
+from bot.rules.scopes import ACTIVE_KEYS, FOR_PEOPLE, KEY_DAYS, MEANING, PLAIN
+from bot.services.portable import JobDocument
+
+EXAMPLE = """```sh
+gpu-shopper keys create atlas --owner U012AB3CD          # shown once: gpuk_…
+curl -H "Authorization: Bearer $KEY" "$URL/api/v1/inventory?gpu=4090&max_price=0.80"
+curl -H "Authorization: Bearer $KEY" -H "Idempotency-Key: order-17" -H "Content-Type: application/json" \\
+     -d '{"resources": {"gpu": "4090"}, "hours": 2, "reason": "fine-tune"}' "$URL/api/v1/sessions"
+```"""
+
+
+def openapi() -> str:
+    """The OpenAPI 3.1 document, as /openapi.json serves it."""
+    return json.dumps(routes({}).openapi(), indent=1, ensure_ascii=False) + "\n"
+
+
+def job_schema() -> str:
+    """The JSON Schema of a portable job request."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **JobDocument.model_json_schema()}
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rows() -> list[tuple[str, ...]]:
+    found = []
+    for path, methods in routes({}).openapi()["paths"].items():
+        for method, operation in methods.items():
+            does = str(operation.get("description") or operation.get("summary") or "").split("\n\n")[0]
+            found.append((code(f"{method.upper()} {path}"), " ".join(does.split()), code(_scope(operation))))
+    return found
+
+
+def _scope(operation: dict[str, Any]) -> str:
+    return str(operation.get(SCOPE_FIELD, ""))
+
+
+def page() -> str:
+    """The page."""
+    programs = ", ".join(code(scope) for scope in PLAIN)
+    people = ", ".join(code(scope) for scope in sorted(FOR_PEOPLE))
+    return whole(
+        "REST API",
+        DESCRIPTION,
+        EXAMPLE,
+        "The whole description is OpenAPI 3.1: [openapi.json](openapi.json), served as `/openapi.json`. The body of a "
+        "request for GPUs is the portable job request, [schemas/job.json](schemas/job.json).",
+        "## Routes",
+        table(("route", "what it does", "scope"), _rows()),
+        "## Keys",
+        f"`gpuk_<id>_<secret>`, only as `Authorization: Bearer`. A key lives {KEY_DAYS} days unless said otherwise, a "
+        f"holder has at most {ACTIVE_KEYS} that work, so that one can replace the other, and a revoked key opens "
+        "nothing from that moment on. The secret is stored as a hash under a key that is not in the database.",
+        f"A program (`atlas`) has a person who answers for it, and without other words the scopes {programs}. Only the "
+        f"key of a person (`operator:ada`) may have {people}. Who asked under one name does not approve under another: "
+        "the person behind a program counts as its requester.",
+        table(("scope", "what it allows"), [(code(scope), text) for scope, text in MEANING.items()]),
+        "## Limits",
+        f"{CALLS_PER_MINUTE} calls a minute for each key and process (`GPU_SHOPPER_API_CALLS_PER_MINUTE`), told in "
+        "`RateLimit-Limit` and `RateLimit-Remaining`; what is above is answered 429 with `Retry-After`. A body has at "
+        "most 64 KiB. What a key may not see answers 404, as if it did not exist.",
+    )

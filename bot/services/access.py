@@ -1,0 +1,53 @@
+"""Whose things somebody may see and end, whichever door they come through. Every route asks here and nowhere else."""
+
+from __future__ import annotations
+
+from bot.rules.approval import DeciderFacts, is_approver, linked
+from bot.rules.policy import Policy
+from bot.rules.scopes import Scope
+from bot.services.consumers import Principal
+from ledger.doors import Whose, consumers_owned
+from ledger.models import Request, Session
+from ledger.reads import nothing_ends_in, resolve
+from ledger.values import Actor, ActorKind
+from ledger.writes import Tx
+
+
+async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
+    """The names whose things belong to `actor`: their own, their other names, and the programs they answer for.
+
+    A program is nobody but itself: what its owner asked for is not the program's.
+    """
+    names = [actor, *linked(policy, actor)]
+    if actor.kind is ActorKind.CONSUMER:
+        return Whose.of([actor])
+    return Whose.of([*names, *await consumers_owned(tx, Whose.of(names))])
+
+
+def sees_all(policy: Policy, who: Principal) -> bool:
+    """Approvers see what they decide about; an administrator's key sees everything."""
+    if who.actor.kind is ActorKind.CONSUMER:
+        return False
+    return Scope.ADMIN in who.scopes or is_approver(policy, DeciderFacts(who.actor))
+
+
+async def visible(tx: Tx, policy: Policy, who: Principal) -> Whose | None:
+    """The names whose things a principal may see; None when there is no limit."""
+    return None if sees_all(policy, who) else await mine(tx, policy, who.actor)
+
+
+async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bool:
+    """Whether a principal may see what belongs to `belongs_to`, an actor's reference."""
+    names = await visible(tx, policy, who)
+    return names is None or belongs_to in names
+
+
+async def find(tx: Tx, policy: Policy, who: Principal, text: str) -> tuple[Request, Session | None]:
+    """The request (and its session) that an id names, when the principal may see it.
+
+    LookupError with one sentence for what does not exist and for what is somebody else's: ids are not confirmed.
+    """
+    request, session = await resolve(tx, text)
+    if not await may_see(tx, policy, who, request.requester):
+        raise LookupError(nothing_ends_in(text))
+    return request, session

@@ -1,0 +1,26 @@
+"""Worlds for the API: on each database where the ledger matters, on SQLite where only HTTP does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ledger.db import Database
+from tests.api.door import Door, opened
+from tests.support.clock import SteppedClock
+from tests.support.world import checked_world
+
+
+@pytest.fixture
+async def door(db: Database, clock: SteppedClock) -> AsyncIterator[Door]:
+    """The API over a service, on each database; every invariant must hold afterwards."""
+    async with checked_world(db, clock) as w, opened(w) as made:
+        yield made
+
+
+@pytest.fixture
+async def sqlite_door(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Door]:
+    """The same on SQLite only: for what does not depend on the ledger."""
+    async with checked_world(sqlite_db, clock) as w, opened(w) as made:
+        yield made

@@ -1,0 +1,54 @@
+"""`gpu-shopper keys`: shown once, listed without the secret, over when revoked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bot.rules.scopes import TOKEN
+from tests.cli.test_commands import elsewhere, run
+
+__all__ = ["elsewhere"]
+
+
+@pytest.fixture(autouse=True)
+def ledger(elsewhere: Path, sqlite_db_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A migrated ledger of the test's own, in a folder that only its user may enter."""
+    Path(sqlite_db_url.partition(":///")[2]).parent.chmod(0o700)
+    monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", sqlite_db_url)
+
+
+def test_a_key_is_shown_once_and_revoked() -> None:
+    assert run("keys", "list")[1] == "There are no API keys.\n"
+    code, out, err = run("keys", "create", "atlas", "--owner", "U012AB3CD", "--days", "30")
+    assert code == 0
+    shape = TOKEN.fullmatch(out.strip())
+    assert shape is not None
+    assert "works for 30 days. Store it now" in err
+    code, listed, _ = run("keys", "list")
+    assert (code, shape[1] in listed, "consumer:atlas" in listed, "active" in listed) == (0, True, True, True)
+    assert shape[2] not in listed
+    assert run("keys", "revoke", shape[1]) == (
+        0,
+        f"Key {shape[1]} of consumer:atlas is revoked; it opens nothing any more.\n",
+        "",
+    )
+    (one,) = json.loads(run("keys", "list", "--json")[1])
+    assert (one["id"], one["state"], one["owner"]) == (shape[1], "revoked", "slack:U012AB3CD")
+
+
+def test_a_person_may_decide_and_a_program_may_not() -> None:
+    code, out, _ = run("keys", "create", "operator:ada", "--scope", "admin", "--scope", "approvals:write", "--json")
+    assert (code, json.loads(out)["actor"]) == (0, "operator:ada")
+    for arguments, says, ends in (
+        (("atlas", "--owner", "U012AB3CD", "--scope", "approvals:write"), "is for the key of a person", 1),
+        (("atlas",), "which person answers", 2),
+        (("Atlas!", "--owner", "U012AB3CD"), "such as atlas", 2),
+        (("atlas", "--owner", "U012AB3CD", "--scope", "all"), "there are market:read", 2),
+    ):
+        code, out, err = run("keys", "create", *arguments)
+        assert (code, out, says in err) == (ends, "", True), arguments
+    code, _, err = run("keys", "revoke", "000000000000")
+    assert (code, "no API key 000000000000" in err) == (1, True)
