@@ -188,7 +188,8 @@ async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
 async def button(tx: AsyncSession, request_id: str, action: str, version: int, offer_id: str | None) -> str | None:
     """The value of the button that does this to one version of a request; None when there is no such button."""
     of_version = (Token.request_id == request_id, Token.quote_version == version, Token.action == action)
-    rows: Any = await tx.execute(select(Token, Option).outerjoin(Option, Option.id == Token.option_id).where(*of_version))
+    query = select(Token, Option).outerjoin(Option, Option.id == Token.option_id).where(*of_version)
+    rows: Any = await tx.execute(query)
     return next((t.token for t, option in rows if offer_id == (None if option is None else option.offer_id)), None)
 
 

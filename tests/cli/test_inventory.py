@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import inventory, market
+from bot.cli import market
 from bot.cli.lazy import build
+from bot.cli.telling import tell
 from bot.clock import SystemClock
 from bot.rules.policy import Policy
 from bot.rules.ranking import rank
 from bot.services.catalog import CloudAnswer, Inventory
+from bot.services.market_document import market_document
+from bot.services.tables import told_market
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import SandboxTiming
@@ -62,7 +65,7 @@ async def test_the_market_is_merged_filtered_and_says_what_it_left_out() -> None
     assert all(Decimal(one["price_usd_h"]) <= Decimal("0.80") for one in found["options"])
     expected = [Decimal(one["expected_usd"]) + Decimal(one["risk_usd"]) for one in found["options"][:-1]]
     assert expected == sorted(expected)
-    assert all(one["read_at"].endswith("+00:00") for one in found["options"])
+    assert all(one["read_at"].endswith("Z") for one in found["options"])
 
 
 @pytest.mark.usefixtures("clouds")
@@ -135,7 +138,7 @@ async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) 
 def test_hostile_text_of_a_cloud_cannot_break_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     bad = offer(region="[bold]x[/bold]\x1b[31m")
     found = Inventory(rank([bad], job(), Policy(), CLOUDS), (CloudAnswer("vast", False, 0, NOW, "[red]no\x1b[0m"),))
-    inventory.show(found, job())
+    tell(told_market(market_document(found, job())))
     out = capsys.readouterr().out
     assert "[bold]x[/bold]" in out
     assert "[red]no" in out

@@ -32,7 +32,7 @@ def job_schema() -> str:
 
 
 def _rows() -> list[tuple[str, ...]]:
-    found = []
+    found: list[tuple[str, ...]] = []
     for path, methods in routes({}).openapi()["paths"].items():
         for method, operation in methods.items():
             does = str(operation.get("description") or operation.get("summary") or "").split("\n\n")[0]
