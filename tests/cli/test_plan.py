@@ -18,7 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.lazy import build
-from bot.cli.plan import show, write
+from bot.cli.plan import write
+from bot.cli.telling import tell
 from bot.practice.reader import all_text
 from bot.rules.grammar import Command, parse
 from bot.rules.job import job_request
@@ -36,6 +37,7 @@ from bot.services.deliverables import (
     plan_head,
     read_head,
 )
+from bot.services.tables import told_plan
 from bot.slack.blocks.plan import plan as plan_message
 from ledger.db import Database
 from ledger.values import JobRequest
@@ -93,7 +95,7 @@ async def test_every_door_shows_the_same_numbers(
     await stage.command("alice", f"/gpu plan {WORDS}")
     slack = all_text(stage.ws.ephemerals("alice")[-1])
     write(made, POLICY, tmp_path)
-    show(made)
+    tell(told_plan(made))
     terminal = capsys.readouterr().out
     page = (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "cost_estimate.json").read_text(encoding="utf-8"))
@@ -173,7 +175,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
     assert made.best is None
     (opening,) = (one for one in made.relaxations if one.word == "price")
     write(made, POLICY, tmp_path)
-    show(made)
+    tell(told_plan(made))
     assert opening.sentence in (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     assert opening.sentence in capsys.readouterr().out
     assert opening.instead.removeprefix("price=") in all_text_of(made)

@@ -60,7 +60,9 @@ async def test_what_opens_nothing(db: Database, clock: SteppedClock) -> None:
 
 
 async def test_two_keys_for_a_rotation_and_no_third(db: Database, clock: SteppedClock) -> None:
-    first, second = (await make(db, clock)).data, (await make(db, clock)).data
+    first = (await make(db, clock)).data
+    clock.advance(1)
+    second = (await make(db, clock)).data
     third = await make(db, clock)
     assert (third.code, str(first["key_id"]) in third.sentence) == ("too_many_keys", True)
     assert (await make(db, clock, "hermes")).ok

@@ -220,7 +220,7 @@ async def test_the_same_rules_hold_for_every_kind_of_actor(w: World) -> None:
     async def click(actor: Actor) -> Reply:
         return await approvals.decide(w.ctx, Decide(token, replace(facts(BOB), actor=actor)))
 
-    assert (await click(Actor(ActorKind.CONSUMER, "key1"))).code == "not_an_approver"
+    assert (await click(Actor(ActorKind.CONSUMER, "key1"))).code == "bot"
     assert (await click(Actor(ActorKind.OPERATOR, "eve"))).code == "not_an_approver"
     assert (await click(Actor(ActorKind.OPERATOR, "ada"))).code == "approved"
     assert (await w.view(request_id)).request.decided_by == "operator:ada"
