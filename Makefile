@@ -33,7 +33,7 @@ test: $(READY) ## Run every test, with the coverage gates.
 
 soak: $(READY) ## The tests that kill, race and repeat, at full size.
 	@$(BIN)/python tests/support/chromium.py
-	@exec $(BIN)/python -m pytest -n $(WORKERS) --soak --timeout 600 tests/e2e tests/faults
+	@exec $(BIN)/python -m pytest -n $(WORKERS) --soak --timeout 600 tests/e2e tests/faults tests/services
 
 bench: $(READY) ## Measure: the market, ranking 100,000 offers, throughput (with GPU_SHOPPER_DATA), 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

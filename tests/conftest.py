@@ -11,13 +11,22 @@ from ledger.db import Database
 from tests.support import network
 from tests.support.clock import SteppedClock
 from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqlite, postgres_template
+from tests.support.matrix import sample_clouds
 
 network.install()
+
+HERE = Path(__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--soak`: everything at full size, which takes many times as long."""
-    parser.addoption("--soak", action="store_true", help="full size: every kill on both databases, fifty rounds")
+    parser.addoption("--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Above the adapters, a test of many clouds runs on some of them."""
+    above = {HERE / "services", HERE / "faults"}
+    sample_clouds(config, items, [item for item in items if item.path.parent in above])
 
 
 @pytest.fixture(scope="session")
