@@ -113,6 +113,12 @@ async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
     return total or Decimal(0)
 
 
+async def spent_before(tx: AsyncSession, request: Request) -> Decimal:
+    """Dollars booked on earlier attempts of a request that is quoted (again)."""
+    session = await session_of(tx, request.id) if request.quote_version > 0 else None
+    return await accrued_of_session(tx, session.id) if session is not None else Decimal(0)
+
+
 async def accrued_of_instance(tx: AsyncSession, instance_id: str) -> Decimal:
     """Dollars booked as used by one instance of a session."""
     total = await tx.scalar(
@@ -164,6 +170,10 @@ class Ask:
     override: Request | None
     #: The person behind a requester that is a program; empty for people.
     owner: str = ""
+    #: Approvals of any quote version that set a limit for all attempts.
+    limits: tuple[Approval, ...] = ()
+    #: Dollars booked on earlier attempts.
+    spent_usd: Decimal = Decimal(0)
 
     @property
     def action(self) -> str:
@@ -208,11 +218,19 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
     owner = behind.owner if behind else ""
     if request.state is not RequestState.PENDING:
         return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
-    votes = await tx.scalars(
-        select(Approval).where(Approval.request_id == request.id, Approval.quote_version == request.quote_version)
-    )
+    every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
-    return Ask(token, request, option, chosen, tuple(votes.all()), await override_of(tx, request.id), owner)
+    return Ask(
+        token,
+        request,
+        option,
+        chosen,
+        tuple(vote for vote in every if vote.quote_version == request.quote_version),
+        await override_of(tx, request.id),
+        owner,
+        tuple(vote for vote in every if vote.limit_usd is not None),
+        await spent_before(tx, request),
+    )
 
 
 async def open_instances(tx: AsyncSession, cloud: str, account: str) -> list[Instance]:

@@ -11,6 +11,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 
 from bot.rules.policy import Policy
+from bot.rules.spend import SetLimit, change_cap, total_cap
 from bot.rules.wording import Verdict, hours, read_amount, usd
 from ledger.states import RequestState
 from ledger.values import Actor, ActorKind, cents
@@ -38,8 +39,9 @@ class RequestFacts:
 
     `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of
     those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
-    `worst_usd` belong to the option that is decided on; `cap_usd` is a limit that already holds. `decided_by` is how
-    doors name whoever closed it.
+    `worst_usd` belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most,
+    `limit` the total that approvers set and `asked_usd` the one of the requester; all three are for all attempts
+    together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it.
     """
 
     state: RequestState
@@ -52,7 +54,16 @@ class RequestFacts:
     approvals: tuple[str, ...] = ()
     chosen_offer_id: str | None = None
     cap_usd: Decimal | None = None
+    limit: SetLimit | None = None
+    asked_usd: Decimal | None = None
+    spent_usd: Decimal = Decimal(0)
     decided_by: str = ""
+
+    @property
+    def limit_binds(self) -> bool:
+        """Whether an approver's limit of an earlier quote leaves less than the worst case of this one."""
+        carried = self.limit if self.limit is not None and self.limit.version < self.quote_version else None
+        return carried is not None and carried.usd - self.spent_usd < self.worst_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +248,9 @@ def _approve(
     if request.chosen_offer_id not in (None, what.offer_id):
         sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
         return _no("other_offer", sentence)
-    refusal = _cap(what.cap_usd, request)
-    if refusal is None and needed.confirm_amount:
+    refusal = _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
+    # A limit that was set before holds on; whoever approves again sees it, and may set another one, in the dialog.
+    if refusal is None and (needed.confirm_amount or request.limit_binds):
         refusal = _amount(what.typed_amount, request.expected_usd)
     if refusal is not None:
         return refusal
@@ -247,17 +259,38 @@ def _approve(
     return Verdict(True, "approved", "The request is approved.")
 
 
-def _cap(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
+def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     if cap_usd is None:
         return None
     if not cap_usd.is_finite() or cap_usd <= 0:
         return _no("bad_cap", "A limit must be an amount above zero, such as $50.")
     if request.cap_usd is not None and cap_usd > request.cap_usd:
         return _no("cap_raised", f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised.")
-    if cap_usd > request.worst_usd:
-        sentence = f"The limit can be lowered, not raised above the worst case of {usd(request.worst_usd)}."
+    most_usd = request.worst_usd + request.spent_usd
+    if cap_usd > most_usd:
+        sentence = f"The limit can be lowered, not raised above the worst case of {usd(most_usd)}."
         return _no("cap_raised", sentence)
-    return None
+    held_usd = request.limit.usd if request.limit is not None else most_usd
+    lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))
+    return None if lifted.allowed else lifted
+
+
+def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
+    """Nothing is left of a limit for all attempts. The approvers' own can be lifted here, the requester's cannot."""
+    limit_usd = cap_usd if cap_usd is not None or request.limit is None else request.limit.usd
+    worst, asked, spent = request.worst_usd, request.asked_usd, request.spent_usd
+    if worst == 0 or total_cap(worst, asked_usd=asked, approver_usd=limit_usd, spent_usd=spent) > 0:
+        return None
+    if asked is not None and asked <= spent:
+        sentence = (
+            f"Of the {usd(asked)} that the requester set, earlier attempts spent {usd(spent)}; reject the request."
+        )
+        return _no("budget_spent", sentence)
+    sentence = (
+        f"Of the limit of {usd(limit_usd or spent)} for all attempts, earlier ones spent {usd(spent)}; "
+        "set a higher limit, or reject the request."
+    )
+    return _no("limit_spent", sentence)
 
 
 def _amount(typed: str | None, expected_usd: Decimal) -> Verdict | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 from enum import StrEnum
@@ -10,6 +11,7 @@ from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, rate, rates, usd
 
 MICRO_USD = Decimal("0.000001")
+_ZERO = Decimal(0)
 #: Above this a price is bad data, not an offer.
 MOST_USD_H = Decimal(1_000_000)
 
@@ -34,14 +36,45 @@ class RequoteVerdict:
         return self.outcome is RequoteOutcome.GO
 
 
-def price_cap(quoted_usd_h: Decimal, policy: Policy) -> Decimal:
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """A total that an approver set for all attempts of a request, at the quote version that they decided on."""
+
+    version: int
+    usd: Decimal
+    by: str
+
+
+def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
+    """The limit that holds: the lowest of the latest quote version at which an approver set one.
+
+    A later version without a limit of its own lifts nothing; an approver who sets another one there does.
+    """
+    return min(limits, key=lambda one: (-one.version, one.usd), default=None)
+
+
+def whole_micros(price_usd_h: Decimal) -> Decimal:
+    """A price in whole micro-dollars, as the ledger keeps it: rounded up, so that no limit is passed unseen.
+
+    What is no number of dollars is left as it is; other rules refuse it.
+    """
+    exponent = price_usd_h.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent >= -6 or price_usd_h > MOST_USD_H:
+        return price_usd_h
+    return price_usd_h.quantize(MICRO_USD, rounding=ROUND_UP)
+
+
+def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None = None) -> Decimal:
     """Dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
 
-    ValueError for a price that is not a finite number of dollars or is negative.
+    Never more than the price that the requester named. ValueError for a price that is not a finite number of dollars or
+    is negative.
     """
     if not quoted_usd_h.is_finite() or quoted_usd_h < 0:
         raise ValueError(f"a quoted price must be a finite number of dollars, not {quoted_usd_h}")
-    return (quoted_usd_h * policy.price_tolerance).quantize(MICRO_USD, rounding=ROUND_DOWN)
+    covered = quoted_usd_h * policy.price_tolerance
+    lowest = covered if asked_usd_h is None else min(covered, asked_usd_h)
+    return lowest.quantize(MICRO_USD, rounding=ROUND_DOWN)
 
 
 def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool = False) -> RequoteVerdict:
@@ -85,11 +118,20 @@ def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdi
     return Verdict(True, "ok", sentence)
 
 
-def total_cap(worst_usd: Decimal, *, asked_usd: Decimal | None = None, approver_usd: Decimal | None = None) -> Decimal:
-    """The most that may be spent: the worst case, or less when the requester or an approver set a lower limit."""
-    limits = (worst_usd, asked_usd, approver_usd)
-    lowest = min(limit for limit in limits if limit is not None)
-    return lowest.quantize(MICRO_USD, rounding=ROUND_UP)
+def total_cap(
+    worst_usd: Decimal,
+    *,
+    asked_usd: Decimal | None = None,
+    approver_usd: Decimal | None = None,
+    spent_usd: Decimal = _ZERO,
+) -> Decimal:
+    """The most that this attempt may spend: its worst case, or what earlier attempts left over of a lower limit.
+
+    `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
+    """
+    worst = worst_usd.quantize(MICRO_USD, rounding=ROUND_UP)
+    left = [limit - spent_usd for limit in (asked_usd, approver_usd) if limit is not None]
+    return max(min([worst, *(one.quantize(MICRO_USD, rounding=ROUND_DOWN) for one in left)]), _ZERO)
 
 
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, linked, plan, verdict
 from bot.rules.policy import Policy
-from bot.rules.spend import price_cap, total_cap
+from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.wording import Verdict, read_amount
 from bot.services import asking, granting
 from bot.services.commands import Cancel, Decide, Reply
@@ -86,7 +86,10 @@ def _reply(ask: Ask, judged: Verdict) -> Reply:
             "expected_usd": ask.option.expected_usd,
             "worst_usd": ask.option.worst_usd,
             "price_usd_h": ask.option.price_usd_h,
+            "spent_usd": ask.spent_usd,
         }
+        held = _limit(ask)
+        data |= {"limit_usd": held.usd, "limit_by": held.by} if held else {}
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
@@ -114,7 +117,10 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
         worst_usd=ask.option.worst_usd if ask.option else Decimal(0),
         approvals=tuple(vote.approver for vote in ask.votes),
         chosen_offer_id=ask.chosen.offer_id if ask.chosen else None,
-        cap_usd=min((vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None), default=None),
+        cap_usd=_left_by_the_first(ask),
+        limit=_limit(ask),
+        asked_usd=job.budget_cap_usd,
+        spent_usd=ask.spent_usd,
         decided_by=request.decided_by or "",
     )
     what = DecisionInput(
@@ -143,6 +149,18 @@ def _other_names(policy: Policy, requester: Actor, owner: str) -> tuple[Actor, .
     return (*linked(policy, requester), person, *linked(policy, person))
 
 
+def _left_by_the_first(ask: Ask) -> Decimal | None:
+    """The total for all attempts that the first of two approvers covered."""
+    covered = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
+    return min(covered) + ask.spent_usd if covered else None
+
+
+def _limit(ask: Ask) -> SetLimit | None:
+    return limit_in_force(
+        SetLimit(vote.quote_version, vote.limit_usd, vote.approver) for vote in ask.limits if vote.limit_usd is not None
+    )
+
+
 async def _apply(ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime) -> None:
     actor = command.decider.actor
     if judged.code == "rejected":
@@ -167,10 +185,16 @@ def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal]
     if ask.option is None:
         return None
     job = JobRequest.from_json(ask.request.job)
-    limits = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
-    limits += [command.cap_usd] if command.cap_usd is not None else []
-    total = total_cap(ask.option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=min(limits, default=None))
-    return price_cap(ask.option.price_usd_h, policy), total
+    held = _limit(ask)
+    limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
+    limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]
+    total = total_cap(
+        ask.option.worst_usd,
+        asked_usd=job.budget_cap_usd,
+        approver_usd=min(limits, default=None),
+        spent_usd=ask.spent_usd,
+    )
+    return price_cap(ask.option.price_usd_h, policy, job.max_price_usd_h), total
 
 
 def _vote(
@@ -185,6 +209,7 @@ def _vote(
         option_id=ask.option.id if ask.option else None,
         price_cap_usd_h=cover[0] if cover else None,
         total_cap_usd=cover[1] if cover else None,
+        limit_usd=command.cap_usd if cover else None,
         hours=ask.request.job["hours"],
         confirmed_usd=read_amount(command.typed_amount) if command.typed_amount else None,
         reason=command.reason,

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, rank
+from bot.rules.spend import whole_micros
 from bot.rules.wording import plural
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Capabilities, Offer, Provider
@@ -68,6 +69,12 @@ _Key = tuple[str, GpuConstraint, int, bool | None]
 _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
 
+def _in_micros(offer: Offer) -> Offer:
+    """The offer at the price that the ledger can keep, so that what is shown, approved and bought are the same."""
+    price = whole_micros(offer.price_usd_h) if offer.price_usd_h is not None else None
+    return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
+
+
 class Catalog:
     """Asks clouds for offers and remembers each answer for a minute. What is about to be bought is asked afresh.
 
@@ -115,7 +122,7 @@ class Catalog:
         exact = GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
         provider = self._providers[offer.cloud]
         found = await provider.offers(exact, disk_gb=disk_gb, spot=offer.spot, pages=DEEPER_PAGES)
-        return next((fresh for fresh in found if fresh.key == offer.key), None)
+        return next((_in_micros(fresh) for fresh in found if fresh.key == offer.key), None)
 
     async def close(self) -> None:
         """Stop the look-ups that nobody waits for."""
@@ -149,7 +156,8 @@ class Catalog:
         at = self._clock.now()
         try:
             async with asyncio.timeout(self._deadline_s):
-                offers = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot)
+                found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot)
+            offers = tuple(map(_in_micros, found))
         except TimeoutError:
             return CloudAnswer(name, False, 0, at, f"{name} did not answer within {self._deadline_s:g} s."), ()
         except ProviderError as error:
@@ -169,7 +177,8 @@ class Catalog:
         """Read on behind the answer, so that the next question within the minute sees the whole market."""
         name, constraint, disk_gb, spot = key
         try:
-            offers = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot, pages=DEEPER_PAGES)
+            found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot, pages=DEEPER_PAGES)
+            offers = tuple(map(_in_micros, found))
         except ProviderError as error:
             self._slow_down(name, error)
             log.info("deeper pages of %s were not read: %s", name, error.code)

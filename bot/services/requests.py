@@ -14,7 +14,7 @@ from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
-from bot.rules.wording import plural
+from bot.rules.wording import plural, usd
 from bot.services import asking, reminding, standing
 from bot.services.catalog import CloudAnswer, Market
 from bot.services.commands import Provision, Reply
@@ -22,7 +22,7 @@ from bot.services.context import Context
 from bot.services.offers import estimate_to_json, offer_to_json
 from ledger.claims import Claim, claim
 from ledger.events import record
-from ledger.lookups import by_inbox_key, count_open_requests, override_of
+from ledger.lookups import by_inbox_key, count_open_requests, override_of, spent_before
 from ledger.models import Option, Quote, Request, Token
 from ledger.moves import StaleMove, move
 from ledger.states import RequestState
@@ -116,6 +116,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     await ctx.pressure.ease()
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, held.row_id)
+        spent_usd = await spent_before(tx, request)
     job = JobRequest.from_json(request.job)
     if job.offer_id:
         job = replace(job, candidates=(job.offer_id.partition(":")[0],))
@@ -124,6 +125,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
+    if job.budget_cap_usd is not None:
+        # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
+        job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
     ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, whole=bool(job.work), to_run=True)
     now, approved = ctx.clock.now(), False
     try:
@@ -131,7 +135,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
             if ranked.options:
                 approved = await _offer(ctx, tx, request, held, ranked, market, now)
             else:
-                await _nothing(tx, request, held, ranked, market, now)
+                await _nothing(tx, request, held, ranked, market, now, spent_usd)
     except StaleMove:
         return  # It was cancelled while the clouds were asked.
     ctx.hints.outbox.set()
@@ -218,11 +222,15 @@ def _by_people(policy: Policy) -> Policy:
     return replace(policy, auto_approve_below_usd=None)
 
 
-async def _nothing(tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime) -> None:
+async def _nothing(
+    tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime, spent_usd: Decimal
+) -> None:
     """Nothing fits: say why, in the order in which the market was narrowed."""
     reasons = [e.sentence for e in ranked.excluded] + [a.sentence for a in market.answers if not a.ok]
     job = JobRequest.from_json(request.job)
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
+    if job.budget_cap_usd is not None and spent_usd > 0:
+        reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")
     sentence = " ".join([lead, *reasons])
     if request.outcome:
         sentence = f"{request.outcome} {sentence}"

@@ -48,7 +48,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         approver=actor.ref,
         decision="approve",
         option_id=option.id,
-        price_cap_usd_h=price_cap(option.price_usd_h, ctx.policy),
+        price_cap_usd_h=price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h),
         total_cap_usd=total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None),
         hours=request.job["hours"],
         rule=judged.sentence,

@@ -18,7 +18,7 @@ from ledger.models import Request
 from ledger.values import JobRequest
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
-AMOUNT_CODES: Final = frozenset({"amount_needed", "amount_mismatch", "bad_cap", "cap_raised"})
+AMOUNT_CODES: Final = frozenset({"amount_needed", "amount_mismatch", "bad_cap", "cap_raised", "limit_spent"})
 
 _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
 
@@ -96,7 +96,7 @@ async def _approve(desk: Desk, job: Job, decide: Decide) -> None:
     request = await _request(desk, reply)
     channel = request.channel if request else ""
     if request is not None and reply.code in AMOUNT_CODES and "expected_usd" in reply.data:
-        problem = reply.sentence if decide.typed_amount is not None else ""
+        problem = "" if reply.code == "amount_needed" and decide.typed_amount is None else reply.sentence
         instead = f"{safe(problem)} The dialog could not be opened in time; click *Approve* again."
         view = modals.amount(decide.token, _spend(request, reply), problem)
         await desk.open(job, view, instead.strip(), channel)
@@ -111,6 +111,9 @@ def _spend(request: Request, reply: Reply) -> modals.Spend:
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
         time_h=JobRequest.from_json(request.job).hours,
+        limit_usd=reply.data.get("limit_usd"),
+        limit_by=str(reply.data.get("limit_by", "")),
+        spent_usd=Decimal(reply.data["spent_usd"]),
     )
 
 

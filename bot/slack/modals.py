@@ -13,7 +13,7 @@ from typing import Any, Final
 from bot.blockkit import plain
 from bot.rules.policy import Policy
 from bot.rules.wording import hours, rate, usd
-from bot.slack.blocks.parts import Block, code, context, dollars, safe, section
+from bot.slack.blocks.parts import Block, code, context, dollars, person, safe, section
 from providers.gpus import GPUS
 
 PROVISION: Final = "provision"
@@ -74,13 +74,19 @@ def reject(token: str, policy: Policy) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """What an approver confirms. Amounts are dollars for the whole run, `time_h` hours."""
+    """What an approver confirms. Amounts are dollars for the whole run, `time_h` hours.
+
+    `limit_usd` is what an approver set for all attempts together, and `spent_usd` what earlier ones cost.
+    """
 
     offer_id: str
     expected_usd: Decimal
     worst_usd: Decimal
     price_usd_h: Decimal
     time_h: Decimal
+    limit_usd: Decimal | None = None
+    limit_by: str = ""
+    spent_usd: Decimal = Decimal(0)
 
 
 def amount(token: str, spend: Spend, problem: str = "") -> View:
@@ -92,11 +98,17 @@ def amount(token: str, spend: Spend, problem: str = "") -> View:
         f"*Offer* {code(spend.offer_id)}",
     ]
     hint = "Empty: the worst case is the limit."
+    if spend.spent_usd > 0:
+        facts.append(f"*Earlier attempts* {dollars(spend.spent_usd)}")
+        hint = "For all attempts together. Empty: the worst case is the limit of this one."
+    if spend.limit_usd is not None:
+        facts.append(f"*Limit for all attempts* {dollars(spend.limit_usd)}, set by {person(spend.limit_by)}")
+        hint = f"For all attempts together. Empty: {usd(spend.limit_usd)} stays the limit; another amount replaces it."
     blocks: list[Block] = [section(f":warning: {safe(problem, 500)}")] if problem else []
     blocks += [
         section("\n".join(facts)),
         _input("amount", f"Type {usd(spend.expected_usd)} to confirm", _text("123.45")),
-        _input("cap", "Lower limit for the total", _text("$80"), optional=True, hint=hint),
+        _input("cap", "Limit for the total", _text("$80"), optional=True, hint=hint),
         context("The approval is recorded under your name."),
     ]
     return _modal(AMOUNT, "Confirm the amount", "Approve", blocks, token)

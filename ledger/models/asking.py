@@ -118,6 +118,8 @@ class Approval(Base):
     option_id: Mapped[str | None] = mapped_column(SafeString(24))
     price_cap_usd_h: Mapped[Decimal | None] = mapped_column(MicroUsd)
     total_cap_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    #: The total that the approver set for all attempts of the request; None when they set none.
+    limit_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
     hours: Mapped[str | None] = mapped_column(SafeString(24))
     replacements: Mapped[int] = mapped_column(Integer, default=0)
     confirmed_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)

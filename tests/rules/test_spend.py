@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from bot.rules import spend
 from bot.rules.policy import Policy
@@ -17,6 +19,40 @@ POLICY = Policy()
 def test_the_price_cap_is_the_quote_times_the_tolerance() -> None:
     assert spend.price_cap(Decimal("0.40"), POLICY) == Decimal("0.44")
     assert spend.price_cap(Decimal("0.0000019"), POLICY) == Decimal("0.000002")
+
+
+def test_the_price_cap_never_passes_the_price_that_the_requester_named() -> None:
+    assert spend.price_cap(Decimal("0.35"), POLICY, Decimal("0.36")) == Decimal("0.36")
+    assert spend.price_cap(Decimal("0.35"), POLICY, Decimal("0.39")) == Decimal("0.385")
+
+
+@pytest.mark.parametrize(
+    ("price", "whole"),
+    [
+        ("0.36", "0.36"),
+        ("0.3593", "0.3593"),
+        ("0.359300", "0.359300"),
+        ("0.3593004", "0.359301"),
+        ("0.000000001", "0.000001"),
+        ("12", "12"),
+        ("1E+3", "1E+3"),
+        ("1000000.0000001", "1000000.0000001"),
+        ("Infinity", "Infinity"),
+    ],
+)
+def test_a_price_is_kept_in_whole_micro_dollars_and_never_too_low(price: str, whole: str) -> None:
+    assert str(spend.whole_micros(Decimal(price))) == whole
+
+
+def test_a_price_that_is_no_number_is_left_to_the_other_rules() -> None:
+    assert spend.whole_micros(Decimal("NaN")).is_nan()
+
+
+@given(quoted=usd())
+def test_an_unchanged_price_is_always_within_its_own_approval(quoted: Decimal) -> None:
+    exact = replace(POLICY, price_tolerance=Decimal(1))
+    whole = spend.whole_micros(quoted + Decimal("0.0000004"))
+    assert spend.requote(spend.price_cap(whole, exact), whole).allowed
 
 
 @pytest.mark.parametrize("price", ["NaN", "Infinity", "-1"])
@@ -77,6 +113,32 @@ def test_the_total_cap_is_the_worst_case_or_a_lower_limit() -> None:
     assert spend.total_cap(worst, asked_usd=Decimal(5)) == Decimal(5)
     assert spend.total_cap(worst, asked_usd=Decimal(5), approver_usd=Decimal(3)) == Decimal(3)
     assert spend.total_cap(worst, approver_usd=Decimal(30)) == Decimal("10.000001")
+
+
+def test_what_earlier_attempts_spent_is_not_spent_again() -> None:
+    left = spend.total_cap(Decimal(10), asked_usd=Decimal(5), approver_usd=Decimal(6), spent_usd=Decimal("1.5"))
+    assert left == Decimal("3.5")
+    assert spend.total_cap(Decimal(10), asked_usd=Decimal(5), spent_usd=Decimal(7)) == 0
+    assert spend.total_cap(Decimal(10), spent_usd=Decimal(7)) == 10
+
+
+@given(worst=usd(), asked=usd(), held=usd(), spent=st.lists(usd(), max_size=4))
+def test_no_number_of_attempts_passes_a_limit(
+    worst: Decimal, asked: Decimal, held: Decimal, spent: list[Decimal]
+) -> None:
+    total = Decimal(0)
+    for one in spent:
+        left = spend.total_cap(worst, asked_usd=asked, approver_usd=held, spent_usd=total)
+        total += min(one, left)
+        assert total <= min(asked, held)
+
+
+def test_the_lowest_limit_of_the_latest_version_that_set_one_holds() -> None:
+    first, lower = spend.SetLimit(1, Decimal(4), "slack:U1"), spend.SetLimit(1, Decimal(3), "slack:U2")
+    lifted = spend.SetLimit(3, Decimal(9), "slack:U2")
+    assert spend.limit_in_force([]) is None
+    assert spend.limit_in_force([first, lower]) == lower
+    assert spend.limit_in_force([lifted, first, lower]) == lifted
 
 
 @pytest.mark.parametrize(

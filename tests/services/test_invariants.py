@@ -205,6 +205,24 @@ def test_spending_beyond_what_was_approved_is_found(books: Made, table: str, cha
     assert rule in _rules(spending.check(rows))
 
 
+def test_a_grant_above_a_limit_for_all_attempts_is_found(books: Made) -> None:
+    rows, _ = books
+    rule = "limits hold over all attempts"
+    request, approval, grant = rows.requests[0], rows.approvals[0], rows.grants[0]
+    job = request.job
+    for most in ({"budget_cap_usd": "0.01"}, {"max_price_usd_h": "0.01"}):
+        request.job = {**job, **most}
+        assert rule in _rules(spending.check(rows))
+    request.job = job
+    approval.limit_usd = grant.total_cap_usd
+    assert rule not in _rules(spending.check(rows))
+    approval.limit_usd = grant.total_cap_usd - Decimal("0.01")
+    assert rule in _rules(spending.check(rows))
+    approval.limit_usd = grant.total_cap_usd
+    spent = LedgerEntry(kind="accrue", session_id=grant.session_id, amount_usd=Decimal("0.01"), at=grant.created_at)
+    assert rule in _rules(spending.check(dataclasses.replace(rows, entries=(*rows.entries, spent))))
+
+
 def test_a_send_after_the_grant_ran_out_is_found(books: Made) -> None:
     rows, _ = books
     rows.instances[0].sent_at = rows.grants[0].until

@@ -14,7 +14,7 @@ from bot.services.connecting import ssh_command
 from bot.slack.blocks import job, owner, parts, progress
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.result import request_result
-from ledger.models import Instance, Request, Session
+from ledger.models import Approval, Instance, Request, Session
 from ledger.reads import RequestView, SessionView
 from ledger.states import InstanceState, RequestState, SessionState
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
@@ -66,6 +66,18 @@ def test_quoting_says_what_happens() -> None:
 def test_nobody_who_could_approve_is_said() -> None:
     message = request_message(view(RequestState.PENDING), Policy())
     assert "nobody yet; the policy names no approver" in message.text
+
+
+def test_what_holds_for_all_attempts_is_shown_where_it_is_asked_again() -> None:
+    votes = (
+        Approval(quote_version=1, decision="approve", approver="slack:T1/U0BOB", limit_usd=Decimal(4)),
+        Approval(quote_version=1, decision="approve", approver="slack:T1/U0CAROL", limit_usd=None),
+    )
+    again = view(RequestState.PENDING, quote_version=2, outcome="The offer is gone.")
+    shown = text_of(replace(again, approvals=votes), Decimal("1.25"))
+    assert "At most $4.00 for all attempts, as <@U0BOB> said." in shown
+    assert "Earlier attempts cost $1.25." in shown
+    assert "attempts" not in text_of(again, Decimal(0))
 
 
 _I, _S = InstanceState, SessionState

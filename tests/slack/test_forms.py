@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -148,6 +149,16 @@ def test_dialogs_are_valid_for_any_text(problem: str, offer: str, amount: Decima
         modals.provision("C1", [], Policy(max_reason_chars=100_000)),
     ):
         assert validate_view(view) == []
+
+
+def test_the_dialog_says_what_holds_for_all_attempts_together() -> None:
+    again = replace(SPEND, spent_usd=Decimal("1.5"))
+    assert "$1.50" in str(modals.amount("t", again))
+    held = replace(again, limit_usd=Decimal(4), limit_by="slack:T1/U0BOB")
+    shown = str(modals.amount("t", held))
+    for part in ("*Limit for all attempts* $4.00, set by <@U0BOB>", "Empty: $4.00 stays the limit", "$1.50"):
+        assert part in shown
+    assert validate_view(modals.amount("t", held)) == []
 
 
 def test_a_dialog_about_a_decision_carries_only_the_token() -> None:

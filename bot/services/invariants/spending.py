@@ -5,15 +5,47 @@ from __future__ import annotations
 from collections import Counter
 from decimal import Decimal
 
+from bot.rules.spend import SetLimit, limit_in_force
 from bot.services.invariants.world import KEPT, Violation
 from ledger.audit import Books
-from ledger.models import Approval, GrantRow
+from ledger.models import Approval, GrantRow, LedgerEntry
 from ledger.states import OPEN_INSTANCE, GrantState
+from ledger.values import JobRequest
 
 
 def check(books: Books) -> list[Violation]:
     """Grants against approvals, instances against grants."""
-    return [*_grants(books), *_instances(books), *_one_per_grant(books)]
+    return [*_grants(books), *_limits(books), *_instances(books), *_one_per_grant(books)]
+
+
+def _limits(books: Books) -> list[Violation]:
+    """What the requester and the approvers set as the most holds for all attempts of a request together."""
+    requests, approvals = {row.id: row for row in books.requests}, {row.id: row for row in books.approvals}
+    found = []
+    for grant in books.grants:
+        request, approval = requests.get(grant.request_id), approvals.get(grant.approval_id)
+        if request is None or approval is None:
+            continue
+        job = JobRequest.from_json(request.job)
+        spent = sum((one.amount_usd for one in books.entries if _before(one, grant)), Decimal(0))
+        held = limit_in_force(
+            SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
+            for vote in books.approvals
+            if vote.request_id == request.id and vote.limit_usd is not None and vote.at <= grant.created_at
+        )
+        for what, limit in (("requester", job.budget_cap_usd), ("approvers", held.usd if held else None)):
+            if limit is not None and grant.total_cap_usd > max(limit - spent, Decimal(0)):
+                text = f"it covers ${grant.total_cap_usd} after ${spent} of the ${limit} that the {what} set"
+                found.append(Violation("limits hold over all attempts", grant.id, text))
+        if job.max_price_usd_h is not None and grant.price_cap_usd_h > job.max_price_usd_h:
+            text = f"it covers ${grant.price_cap_usd_h}/h, and the requester set ${job.max_price_usd_h}/h"
+            found.append(Violation("limits hold over all attempts", grant.id, text))
+    return found
+
+
+def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
+    """Whether an accrual stood when the grant was made."""
+    return entry.kind == "accrue" and entry.session_id == grant.session_id and entry.at <= grant.created_at
 
 
 def _grants(books: Books) -> list[Violation]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from bot.blockkit import quote_block
 from bot.rules.policy import Policy
+from bot.rules.spend import SetLimit, limit_in_force
 from bot.rules.standing import STANDING_PREFIX
 from bot.rules.wording import hours, plural, rate, usd
 from bot.slack.blocks import job as job_words
@@ -77,19 +78,34 @@ def _body(
         said = "Asking the clouds for offers…"
         return [*_again(view), said], [*map(section, _again(view)), section(f":hourglass_flowing_sand: {said}")]
     if state is _R.PENDING:
-        return _pending_override(view, policy) if view.request.kind == OVERRIDE else _pending(view, policy, lines)
+        if view.request.kind == OVERRIDE:
+            return _pending_override(view, policy)
+        return _pending(view, policy, lines, _limits(view, cost_usd))
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
     return _closed(view)
 
 
-def _pending(view: RequestView, policy: Policy, lines: list[Line]) -> tuple[list[str], list[Block]]:
+def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
+    """What holds for all attempts together: what earlier ones cost, and the limit that an approver set."""
+    told = [f"Earlier attempts cost {dollars(cost_usd)}."] if cost_usd else []
+    held = limit_in_force(
+        SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
+        for vote in view.approvals
+        if vote.limit_usd is not None
+    )
+    if held is not None:
+        told.append(f"At most {dollars(held.usd)} for all attempts, as {person(held.by)} said.")
+    return told
+
+
+def _pending(view: RequestView, policy: Policy, lines: list[Line], limits: list[str]) -> tuple[list[str], list[Block]]:
     waits = view.override is not None and view.override.state is _R.PENDING
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     quote = view.quote
     absent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
     excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
-    again, rule = _again(view), _rule(view, policy)
+    again, rule = _again(view), [*limits, *_rule(view, policy)]
     if waits:
         rule.append("The extra time is decided first, in its own message; then an option can be approved here.")
     blocks = [section(sentence) for sentence in again]
