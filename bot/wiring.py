@@ -43,6 +43,11 @@ def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str,
     }
 
 
+def build_catalog(providers: Mapping[str, Provider], clock: Clock, timing: Timing) -> Catalog:
+    """The market of these clouds, which also names the known ones that are missing."""
+    return Catalog(providers, clock, timing.offers_timeout_s, [name for name in REGISTRY if name not in providers])
+
+
 def build_context(settings: Settings, clock: Clock) -> Context:
     """Everything that services work with. Opens no connection; raises `ValueError` for settings that cannot be used."""
     logs.register_secrets(settings.secrets())
@@ -77,7 +82,7 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=Catalog(providers, clock, timing.offers_timeout_s),
+        catalog=build_catalog(providers, clock, timing),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

@@ -244,15 +244,19 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Spendable dollars, and the account's own ceiling per hour when the cloud tells."""
+    """Spendable dollars, and the account's own ceiling per hour when the cloud tells, with what it spends already."""
 
     credit_usd: Decimal
     spend_limit_usd_h: Decimal | None = None
+    spend_usd_h: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """Whether this cloud can be used now. `missing` names settings; `problem` is one sentence; no secret in either."""
+    """Whether this cloud can be used now. `missing` names settings; `problem` is one sentence; no secret in either.
+
+    `code` is the code of the error that the cloud answered with, if it did.
+    """
 
     cloud: str
     ok: bool
@@ -261,6 +265,7 @@ class Preflight:
     problem: str = ""
     account: str = ""
     balance: Balance | None = None
+    code: str = ""
 
 
 @runtime_checkable

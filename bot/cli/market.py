@@ -12,7 +12,7 @@ from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.policy import Policy
 from bot.services.catalog import Catalog
 from bot.settings import Settings, read_policy_file
-from bot.wiring import build_providers
+from bot.wiring import build_catalog, build_providers
 from ledger.values import Clock
 from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
@@ -50,7 +50,7 @@ async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answ
     clock = SystemClock()
     timing = read_policy_file(found.policy, practice=found.practice).timing
     providers = build_providers(found, clock, LocalPacer(clock, timing.pace))
-    catalog = Catalog(providers, clock, timing.offers_timeout_s)
+    catalog = build_catalog(providers, clock, timing)
     try:
         return await ask(catalog, clock)
     finally:

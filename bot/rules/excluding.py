@@ -43,6 +43,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "stock": "{n} left out: sold out.",
     "vram": "{n} left out: the run does not fit into the memory.",
     "too_short": "{n} left out: not available for long enough.",
+    "credit": "{n} left out: the account at that cloud cannot pay for an hour of it, or has a limit that forbids it.",
     "budget": "{n} left out: the expected total is above the budget.",
 }
 

@@ -34,7 +34,9 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
         Piece(f"h{hour}", hourly, start + timedelta(seconds=HOUR_S * (hour + 1))) for hour in range(whole) if hourly > 0
     ]
     if final:
-        rest = amount(seconds, rate_usd_h, rule) - hourly * whole
+        # What was ended at once existed all the same, and a cloud with a minimum bills it.
+        least = _MICRO if rule.minimum_s and start <= until else Decimal(0)
+        rest = amount(max(seconds, least), rate_usd_h, rule) - hourly * whole
         if rest > 0:
             found.append(Piece("final", rest, until))
     return found

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, rank
 from bot.rules.spend import whole_micros
 from bot.rules.wording import plural
+from bot.services.checks import Checks, refusal
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
-from providers.base import Capabilities, Offer, Provider
+from providers.base import Balance, Capabilities, Offer, Provider
 from providers.errors import ProviderError, QuotaExceeded, RateLimited
 
 FRESH_S = 60.0
@@ -44,16 +45,17 @@ class CloudAnswer:
 
 
 def absent(answers: Iterable[CloudAnswer]) -> tuple[str, ...]:
-    """What is said about the clouds that did not answer."""
-    return tuple(one.sentence for one in answers if not one.ok)
+    """What is said about the clouds that did not answer, each thing once."""
+    return tuple(one.sentence for one in answers if not one.ok and one.sentence)
 
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """Offers of all clouds that answered, and how each of them answered."""
+    """Offers of all clouds that answered, and how each of them answered. `balances` is what was told of accounts."""
 
     offers: tuple[Offer, ...]
     answers: tuple[CloudAnswer, ...]
+    balances: Mapping[str, Balance | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,12 @@ class Catalog:
     for one minute after its next good answer.
     """
 
-    def __init__(self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float) -> None:
+    def __init__(
+        self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float, unused: Iterable[str] = ()
+    ) -> None:
+        """`unused` are the clouds that this program knows and that are not set up here."""
+        self.checks = Checks(providers, clock, deadline_s)
+        self._unused = tuple(unused)
         self._providers = providers
         self._clock = clock
         self._deadline_s = deadline_s
@@ -97,18 +104,38 @@ class Catalog:
         """What each cloud of this market can do."""
         return {name: provider.capabilities for name, provider in self._providers.items()}
 
-    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False) -> Market:
-        """Every wanted cloud's offers for `job`, asked at the same time; slow or failing ones only lose themselves."""
+    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> Market:
+        """Every wanted cloud's offers for `job`, asked at the same time; slow or failing ones only lose themselves.
+
+        With `to_buy` each account is checked meanwhile, and a cloud that fails has no offers.
+        """
         wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
         spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
-        results = await asyncio.gather(*(self._ask((name, job.gpu, disk_gb, spot), fresh=fresh) for name in wanted))
-        answers = [answer for answer, _ in results]
-        answers += [
-            CloudAnswer(name, False, 0, self._clock.now(), f"{name} is not set up here, so it was not asked.")
-            for name in job.candidates
-            if name not in self._providers
+        asked = asyncio.gather(*(self._ask((name, job.gpu, disk_gb, spot), fresh=fresh) for name in wanted))
+        checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
+        results = await asked
+        balances: dict[str, Balance | None] = {}
+        bad: dict[str, str] = {}
+        for one in await checked:
+            balances[one.cloud] = one.balance
+            if not one.ok:
+                bad[one.cloud] = refusal(one)
+        results = [
+            (replace(answer, ok=False, count=0, sentence=bad[answer.cloud]), ())
+            if answer.ok and answer.cloud in bad
+            else (answer, offers)
+            for answer, offers in results
         ]
-        return Market(tuple(offer for _, offers in results for offer in offers), tuple(answers))
+        answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
+        return Market(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
+
+    def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
+        """One answer for each wanted cloud without credentials; the first one speaks for all of them."""
+        names = [name for name in candidates if name not in self._providers] if candidates else list(self._unused)
+        verb = "is not set up here, so it was" if len(names) == 1 else "are not set up here, so they were"
+        told = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."
+        now = self._clock.now()
+        return [CloudAnswer(name, False, 0, now, "" if place else told) for place, name in enumerate(names)]
 
     async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
         """The ranked market for somebody who looks around."""
@@ -126,6 +153,7 @@ class Catalog:
 
     async def close(self) -> None:
         """Stop the look-ups that nobody waits for."""
+        await self.checks.close()
         for task in (*self._deeper, *self._asking.values()):
             task.cancel()
         await asyncio.gather(*self._deeper, *self._asking.values(), return_exceptions=True)

@@ -12,8 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.affordable import cannot_pay
+from bot.rules.placement import CLOUD_WIDE
 from bot.rules.spend import RequoteOutcome, requote
 from bot.services import asking, recovery
+from bot.services.checks import refusal
 from bot.services.context import Context
 from bot.services.ending import page
 from bot.services.offers import offer_from_json, offer_to_json
@@ -108,22 +111,43 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
     """Quote afresh, then send once, then act on the answer."""
     offer = offer_from_json(work.instance.offer)
     provider = ctx.providers[work.instance.cloud]
+    batch = provider.capabilities.batch
     try:
-        fresh = await ctx.catalog.reprice(offer, work.job.disk_gb)
+        # Both at once, because somebody has clicked and waits. A program starts at its push: no older answer counts.
+        async with asyncio.TaskGroup() as asked:
+            checking = asked.create_task(ctx.catalog.checks.check(offer.cloud, fresh=batch))
+            pricing = asked.create_task(_reprice(ctx, offer, work.job.disk_gb))
+        fresh, checked = pricing.result(), checking.result()
+        if isinstance(fresh, ProviderError):
+            raise fresh
     except RateLimited as error:
         await _wait(ctx, work, held, error)
         return
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.")
         return
+    if not checked.ok:
+        # Whatever it was, every other offer there would meet the same.
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))
+        return
     free = provider.capabilities.free
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
     if fresh is None or verdict.outcome is RequoteOutcome.GONE:
         await _refused(ctx, work, "no_capacity", verdict.sentence)
+    elif (poor := cannot_pay(fresh, checked.balance)) is not None:
+        await _refused(ctx, work, "insufficient_funds", f"{poor}.")
     elif verdict.outcome is RequoteOutcome.ASK_AGAIN:
         await _ask_again(ctx, work, verdict.code, verdict.sentence)
     elif await _commit_to_send(ctx, work, held, fresh):
         await _create(ctx, work, provider, fresh)
+
+
+async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | ProviderError | None:
+    """The offer as it is sold now; an error is returned, so that the check beside it is not cut short."""
+    try:
+        return await ctx.catalog.reprice(offer, disk_gb)
+    except ProviderError as error:
+        return error
 
 
 async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> None:

@@ -9,14 +9,16 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules import duration
+from bot.rules.affordable import cannot_pay
 from bot.rules.approval import plan
+from bot.rules.excluding import excluded
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural, usd
 from bot.services import asking, reminding, standing
-from bot.services.catalog import CloudAnswer, Market
+from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
 from bot.services.offers import estimate_to_json, offer_to_json
@@ -121,14 +123,18 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if job.offer_id:
         job = replace(job, candidates=(job.offer_id.partition(":")[0],))
     # A request that is asked again must not be answered with the prices that have just proved wrong.
-    market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0)
+    market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
         offers = tuple(o for o in offers if o.id == job.offer_id)
     if job.budget_cap_usd is not None:
         # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
         job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
+    poor = [offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))]
+    offers = tuple(o for o in offers if o.id not in set(poor))
     ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, whole=bool(job.work), to_run=True)
+    if poor:
+        ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", poor)))
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
@@ -226,7 +232,7 @@ async def _nothing(
     tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime, spent_usd: Decimal
 ) -> None:
     """Nothing fits: say why, in the order in which the market was narrowed."""
-    reasons = [e.sentence for e in ranked.excluded] + [a.sentence for a in market.answers if not a.ok]
+    reasons = [e.sentence for e in ranked.excluded] + list(absent(market.answers))
     job = JobRequest.from_json(request.job)
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:

@@ -20,7 +20,7 @@ from bot.rules.ranking import rank
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.market_document import market_document
 from bot.services.tables import told_market
-from providers.registry import sandboxes
+from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import SandboxTiming
 from tests.cli.test_commands import elsewhere
@@ -59,7 +59,8 @@ async def read(*arguments: str) -> dict[str, Any]:
 @pytest.mark.usefixtures("clouds")
 async def test_the_market_is_merged_filtered_and_says_what_it_left_out() -> None:
     found = await read("--gpu", "4090", "--max-price", "0.80")
-    assert {one["cloud"]: one["ok"] for one in found["clouds"]} == dict.fromkeys(NAMES, True)
+    others = dict.fromkeys(set(REGISTRY) - set(NAMES), False)
+    assert {one["cloud"]: one["ok"] for one in found["clouds"]} == dict.fromkeys(NAMES, True) | others
     assert found["options"]
     assert all(one["gpu"] == "RTX4090" for one in found["options"])
     assert all(Decimal(one["price_usd_h"]) <= Decimal("0.80") for one in found["options"])

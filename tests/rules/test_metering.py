@@ -49,7 +49,7 @@ def test_hours_accrue_as_they_complete_and_the_rest_at_the_end() -> None:
 
 def test_whole_hours_leave_no_rest_and_nothing_used_leaves_nothing() -> None:
     assert len(pieces(NOW, NOW + timedelta(hours=2), Decimal(2), SECOND, final=True)) == 2
-    assert pieces(NOW, NOW, Decimal(2), LAMBDA, final=True) == []
+    assert pieces(NOW, NOW, Decimal(2), LAMBDA, final=False) == []
     assert pieces(NOW, NOW - timedelta(hours=1), Decimal(2), LAMBDA, final=True) == []
     assert pieces(NOW, NOW + timedelta(hours=2), Decimal(0), SECOND, final=True) == []
 
@@ -59,7 +59,7 @@ def test_what_was_used_so_far_includes_the_running_hour() -> None:
     assert so_far(None, NOW, Decimal(2), SECOND) == 0
 
 
-@given(seconds=st.integers(0, 40 * 3600), rate=usd(), rule=RULES)
+@given(seconds=st.integers(1, 40 * 3600), rate=usd(), rule=RULES)
 def test_the_pieces_add_up_to_the_bill(seconds: int, rate: Decimal, rule: BillingRule) -> None:
     found = pieces(NOW, NOW + timedelta(seconds=seconds), rate, rule, final=True)
     assert sum((piece.amount_usd for piece in found), Decimal(0)) == amount(Decimal(seconds), rate, rule)
@@ -73,3 +73,10 @@ def test_what_was_accrued_never_changes(first: int, more: int, rate: Decimal, ru
     earlier = pieces(NOW, NOW + timedelta(seconds=first), rate, rule, final=False)
     later = pieces(NOW, NOW + timedelta(seconds=first + more), rate, rule, final=False)
     assert later[: len(earlier)] == earlier
+
+
+def test_what_was_ended_at_once_costs_the_minimum_of_its_cloud() -> None:
+    rule = BillingRule(quantum_s=60, minimum_s=60)
+    assert [piece.amount_usd for piece in pieces(NOW, NOW, Decimal(6), rule, final=True)] == [Decimal("0.1")]
+    assert pieces(NOW, NOW - timedelta(seconds=1), Decimal(6), rule, final=True) == []
+    assert pieces(NOW, NOW, Decimal(6), BillingRule(), final=True) == []

@@ -103,7 +103,8 @@ def _pending(view: RequestView, policy: Policy, lines: list[Line], limits: list[
     waits = view.override is not None and view.override.state is _R.PENDING
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     quote = view.quote
-    absent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
+    silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
+    absent = [sentence for sentence in silent if sentence]
     excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
     again, rule = _again(view), [*limits, *_rule(view, policy)]
     if waits:

@@ -303,7 +303,7 @@ class KaggleProvider:
             await self._call(COMPETITIONS, {"page": 1, "pageSize": 1})
             active = await self.active()
         except ProviderError as error:
-            return self._report(ok=False, problem=error.message)
+            return self._report(ok=False, problem=error.message, code=error.code)
         if quota is None:
             return self._report(ok=True, problem="Kaggle does not tell how many GPU hours are left this week.")
         if active >= self._config.sessions_max:
@@ -312,9 +312,9 @@ class KaggleProvider:
             )
         return self._report(ok=True, problem=quota.warning)
 
-    def _report(self, *, ok: bool, problem: str, missing: tuple[str, ...] = ()) -> Preflight:
+    def _report(self, *, ok: bool, problem: str, missing: tuple[str, ...] = (), code: str = "") -> Preflight:
         account = "" if missing else self.account
-        return Preflight(CLOUD, ok=ok, missing=missing, where=KEY_PAGE, problem=problem, account=account)
+        return Preflight(CLOUD, ok=ok, missing=missing, where=KEY_PAGE, problem=problem, account=account, code=code)
 
     async def close(self) -> None:
         """Release connections."""

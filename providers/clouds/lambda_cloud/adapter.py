@@ -274,10 +274,9 @@ class LambdaProvider:
             )
         try:
             await self.list()
-        except AuthFailed as error:
-            return Preflight(CLOUD, ok=False, where=KEY_PAGE, problem=error.message, account=self.account)
         except ProviderError as error:
-            return Preflight(CLOUD, ok=False, problem=error.message, account=self.account)
+            where = KEY_PAGE if isinstance(error, AuthFailed) else ""
+            return Preflight(CLOUD, ok=False, where=where, problem=error.message, account=self.account, code=error.code)
         return Preflight(CLOUD, ok=True, account=self.account)
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr
@@ -26,7 +27,7 @@ from providers.base import (
 )
 from providers.clouds.runpod import catalogue, pods
 from providers.clouds.runpod.outcomes import CLOUD, call_error, create_error, graphql_error
-from providers.errors import InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse
+from providers.errors import AuthFailed, InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp, Credential, Reply, fingerprint
 from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
@@ -206,7 +207,8 @@ class RunPodProvider:
         credit = pods.decimal(myself.get("clientBalance")) if isinstance(myself, dict) else None
         if not isinstance(myself, dict) or credit is None:
             raise UnexpectedResponse(CLOUD, "runpod's balance answer has no clientBalance")
-        return Balance(credit, pods.decimal(myself.get("spendLimit")))
+        spending = pods.decimal(myself.get("currentSpendPerHr"))
+        return Balance(credit, pods.decimal(myself.get("spendLimit")), spending or Decimal(0))
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """Hourly buckets. The cloud widens the window to whole buckets, so the first and last may reach outside."""
@@ -221,7 +223,8 @@ class RunPodProvider:
         try:
             await self._get("/v2/pods", {"limit": "1"})
         except ProviderError as error:
-            return Preflight(CLOUD, ok=False, where=KEY_PAGE, problem=error.message, account=self.account)
+            where = KEY_PAGE if isinstance(error, AuthFailed) else ""
+            return Preflight(CLOUD, ok=False, where=where, problem=error.message, account=self.account, code=error.code)
         try:
             balance = await self.balance()
         except ProviderError as error:

@@ -283,13 +283,13 @@ class TensorDockProvider:
         try:
             await self.list()
             balance = await self.balance() if self.capabilities.balance else None
-        except AuthFailed as error:
-            return Preflight(CLOUD, ok=False, where=KEY_PAGE, problem=error.message, account=self.account)
         except ProviderError as error:
-            return Preflight(CLOUD, ok=False, problem=error.message, account=self.account)
+            where = KEY_PAGE if isinstance(error, AuthFailed) else ""
+            return Preflight(CLOUD, ok=False, where=where, problem=error.message, account=self.account, code=error.code)
         poor = balance is not None and balance.credit_usd < LEAST_USD
         problem = f"the balance is below the ${LEAST_USD} that a create needs" if poor else ""
-        return Preflight(CLOUD, ok=not poor, problem=problem, account=self.account, balance=balance)
+        code = "insufficient_funds" if poor else ""
+        return Preflight(CLOUD, ok=not poor, problem=problem, account=self.account, balance=balance, code=code)
 
     async def close(self) -> None:
         """Release connections."""

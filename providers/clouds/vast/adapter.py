@@ -275,12 +275,12 @@ class VastProvider:
             )
         try:
             balance = await self.balance()
-        except AuthFailed as error:
-            return Preflight(CLOUD, ok=False, where=KEY_PAGE, problem=error.message, account=self.account)
         except ProviderError as error:
-            return Preflight(CLOUD, ok=False, problem=error.message, account=self.account)
+            where = KEY_PAGE if isinstance(error, AuthFailed) else ""
+            return Preflight(CLOUD, ok=False, where=where, problem=error.message, account=self.account, code=error.code)
         problem = "" if balance.credit_usd > 0 else "the account has no credit"
-        return Preflight(CLOUD, ok=not problem, problem=problem, account=self.account, balance=balance)
+        code = "insufficient_funds" if problem else ""
+        return Preflight(CLOUD, ok=not problem, problem=problem, account=self.account, balance=balance, code=code)
 
     async def close(self) -> None:
         """Release connections."""
