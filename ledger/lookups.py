@@ -50,7 +50,25 @@ async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
 
 async def override_of(tx: AsyncSession, request_id: str) -> Request | None:
     """The override request that belongs to a request above the 12-hour cap."""
-    return await tx.scalar(select(Request).where(Request.parent_id == request_id))
+    return await tx.scalar(select(Request).where(Request.parent_id == request_id, Request.kind == "override_12h"))
+
+
+async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]:
+    """Undecided requests for more time for the session of a request."""
+    mine = (Request.parent_id == request_id, Request.kind == "extend", Request.state == RequestState.PENDING)
+    return list(await tx.scalars(select(Request).where(*mine)))
+
+
+async def extension_caps(tx: AsyncSession, session_id: str) -> Decimal:
+    """Dollars that approved extensions added to what a session may cost."""
+    mine = (GrantRow.session_id == session_id, GrantRow.kind == "extend", GrantRow.state != GrantState.VOID)
+    return await tx.scalar(select(func.sum(GrantRow.total_cap_usd)).where(*mine)) or Decimal(0)
+
+
+async def billed_since(tx: AsyncSession, session_id: str) -> datetime | None:
+    """The first moment that a cloud may have billed a session: its first send that was not a definite no."""
+    sent = select(func.min(Instance.sent_at)).where(Instance.session_id == session_id)
+    return await tx.scalar(sent.where(Instance.state.not_in([InstanceState.REJECTED, InstanceState.TOMBSTONE])))
 
 
 async def session_of(tx: AsyncSession, request_id: str) -> Session | None:
@@ -174,6 +192,10 @@ class Ask:
     limits: tuple[Approval, ...] = ()
     #: Dollars booked on earlier attempts.
     spent_usd: Decimal = Decimal(0)
+    #: The session that a request for more time is about.
+    session: Session | None = None
+    #: The person behind the owner of that session, where it is a program.
+    behind_session: str = ""
 
     @property
     def action(self) -> str:
@@ -212,14 +234,12 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
     await lock_family(tx, Request, request_id)
     lock = {"key_share": True} if may_lock(tx) else None
     request = await tx.get_one(Request, request_id, with_for_update=lock, populate_existing=True)
-    # Only a program has somebody behind it, so what people ask costs no query.
-    program = request.requester.startswith(f"{ActorKind.CONSUMER}:")
-    behind = await tx.get(Consumer, request.requester) if program else None
-    owner = behind.owner if behind else ""
+    owner = await _behind(tx, request.requester)
     if request.state is not RequestState.PENDING:
         return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
     every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
+    more = await session_of(tx, request.parent_id) if request.parent_id and request.kind == "extend" else None
     return Ask(
         token,
         request,
@@ -230,7 +250,17 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
         owner,
         tuple(vote for vote in every if vote.limit_usd is not None),
         await spent_before(tx, request),
+        more,
+        await _behind(tx, more.owner) if more else "",
     )
+
+
+async def _behind(tx: AsyncSession, ref: str) -> str:
+    """The person behind a program. Only a program has somebody behind it, so what people ask costs no query."""
+    if not ref.startswith(f"{ActorKind.CONSUMER}:"):
+        return ""
+    program = await tx.get(Consumer, ref)
+    return program.owner if program else ""
 
 
 async def open_instances(tx: AsyncSession, cloud: str, account: str) -> list[Instance]:
@@ -302,6 +332,12 @@ async def notification_of(
             Notification.kind == kind, Notification.subject == subject, Notification.destination == destination
         )
     )
+
+
+async def notifications_of(tx: AsyncSession, kind: NotificationKind, subject: str) -> list[Notification]:
+    """Everywhere that one thing is told."""
+    told = select(Notification).where(Notification.kind == kind, Notification.subject == subject)
+    return list(await tx.scalars(told.order_by(Notification.id)))
 
 
 async def public_key(tx: AsyncSession, owner: str) -> SshKey | None:

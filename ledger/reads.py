@@ -53,7 +53,10 @@ class RequestView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A session with the instance that serves it now (the newest one), and what was booked on it so far."""
+    """A session with the instance that serves it now (the newest one), and what was booked on it so far.
+
+    `grant` is what that instance was made under; what extensions added comes on top.
+    """
 
     session: Session
     request: Request
@@ -154,7 +157,11 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     }
     grants = {
         g.session_id: g
-        for g in await tx.scalars(select(GrantRow).where(GrantRow.session_id.in_(ids)).order_by(GrantRow.seq))
+        for g in await tx.scalars(
+            select(GrantRow)
+            .where(GrantRow.session_id.in_(ids), GrantRow.kind.in_(["create", "replace"]))
+            .order_by(GrantRow.created_at, GrantRow.seq)
+        )
     }
     sums = await tx.execute(
         select(LedgerEntry.session_id, func.sum(LedgerEntry.amount_usd), func.max(LedgerEntry.at))

@@ -128,6 +128,7 @@ class NotificationKind(StrEnum):
     REQUEST_REMINDER = "request.reminder"
     SESSION_READY = "session.ready"
     SESSION_ENDING = "session.ending"
+    SESSION_LAST_CALL = "session.last_call"
     SESSION_ENDED = "session.ended"
     STRAY_FOUND = "stray.found"
     OPERATOR_PAGE = "operator.page"

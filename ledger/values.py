@@ -187,6 +187,7 @@ class JobRequest:
     """The portable job request. `candidates` is an ordered list of clouds; empty means all.
 
     `work` holds the words that describe a run, such as `model=7B`; without them only `hours` are known.
+    `already_hours` are those that a session has already, where this asks for more of them.
     """
 
     gpu: GpuConstraint
@@ -209,6 +210,7 @@ class JobRequest:
     reason: str = ""
     #: The one SSH key for this machine; None takes the requester's registered one.
     public_key: str | None = None
+    already_hours: Decimal = Decimal(0)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; decimals become strings so that nothing passes through a float."""
@@ -227,6 +229,7 @@ class JobRequest:
         for key in ("candidates", "regions", "work"):
             known[key] = tuple(known.get(key, ()))
         known["hours"] = Decimal(known["hours"])
+        known["already_hours"] = Decimal(known.get("already_hours", 0))
         known["spot"] = SpotPolicy(known.get("spot", SpotPolicy.NO))
         return cls(gpu=GpuConstraint(**gpu), **known)
 

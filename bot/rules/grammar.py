@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from difflib import get_close_matches
 
 from bot.rules.comparison import Question
@@ -38,8 +39,9 @@ from providers.gpus import lookup
 class Command:
     """What was asked. `args` is None for a job command without words, which opens the form.
 
-    `target` is the id of status, terminate and cancel, the topic of help, or the cloud of profile; `action` and
-    `text` belong to `key`, `question` to `compare`.
+    `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
+    `action` and `text` belong to `key`, `question` to `compare`. Of `extend`, `hours` is how much more and `text` why;
+    of `done`, `action` is `success` or `failed`.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Command:
     action: str = ""
     text: str = ""
     question: Question | None = None
+    hours: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,31 @@ def _read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) ->
     return Command(sub.name, target=target)
 
 
+def _read_more(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    named = _read_id(sub, words[:1], line, policy)
+    fields: Fields = {}
+    for word in _joined(words[1:]):
+        try:
+            found, _ = _word(word, "", fields, policy)
+        except BadWord as error:
+            raise _Wrong(word, str(error)) from error
+        if not found.keys() <= {"hours", "reason"} or not fields.keys().isdisjoint(found):
+            raise _Wrong(word, f'{sub.name} takes one time and one reason, as in 2h for="one more epoch".')
+        fields.update(found)
+    if "hours" not in fields:
+        raise _Wrong(_end(line), "Say how much more, such as 2h or 90m.")
+    return replace(named, hours=fields["hours"], text=fields.get("reason", ""))
+
+
+def _read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    named = _read_id(sub, words[:1], line, policy)
+    said = words[1].value.lower() if len(words) > 1 else "success"
+    outcome = {"success": "success", "ok": "success", "succeeded": "success", "failed": "failed", "failure": "failed"}
+    if said not in outcome or len(words) > 2:
+        raise _Wrong(words[2] if said in outcome else words[1], f"{sub.name} takes success or failed after the id.")
+    return replace(named, action=outcome[said])
+
+
 def _read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
     if not words:
         raise _Wrong(_end(line), "Say what to do with the key: add, list or remove.")
@@ -251,6 +279,8 @@ _READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Comman
     Shape.CLOUD: _read_cloud,
     Shape.QUESTION: _read_question,
     Shape.NOTHING: _read_nothing,
+    Shape.MORE: _read_more,
+    Shape.DONE: _read_done,
 }
 
 

@@ -15,6 +15,8 @@ class Shape(StrEnum):
     CLOUD = "cloud"
     QUESTION = "question"
     NOTHING = "nothing"
+    MORE = "more"
+    DONE = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,22 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("list", "list", "Your open requests and running machines.", "list", Shape.NOTHING, ("ls",)),
     Subcommand("status", "status ID", "One request or machine in detail.", "status 4k7m2p", Shape.ID),
     Subcommand("terminate", "terminate ID", "End a machine.", "terminate 4k7m2p", Shape.ID, ("destroy", "kill")),
+    Subcommand(
+        "extend",
+        "extend ID HOURS [REASON]",
+        "More time for a machine; what was not approved yet is asked for.",
+        'extend 4k7m2p 2h for="one more epoch"',
+        Shape.MORE,
+        ("more",),
+    ),
+    Subcommand(
+        "done",
+        "done ID [success|failed]",
+        "The work is done: end the machine and note how it went.",
+        "done 4k7m2p success",
+        Shape.DONE,
+        ("finish",),
+    ),
     Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
     Subcommand(
         "key",

@@ -129,7 +129,17 @@ class Policy:
     replacements: int = field(
         default=1, metadata=_doc("How many lost instances one approval replaces from its remaining cap and hours.")
     )
-    warn_before_end_s: int = field(default=600, metadata=_doc("The owner is told this long before the approved end."))
+    warn_before_end_s: tuple[int, ...] = field(
+        default=(3600, 1800, 600, 120),
+        metadata=_doc("The owner is told this long before the approved end; one message, updated at each of these."),
+    )
+    fallback_contacts: tuple[str, ...] = field(
+        default=(),
+        metadata=_doc(
+            "Slack users (U…) or channels (C…) that are told when the owner cannot be; they may act like the owner. "
+            "None: the channel of the request is told."
+        ),
+    )
     max_gpus: int = field(default=16, metadata=_doc("Most GPUs in one request."))
     max_open_requests_per_user: int = field(
         default=5, metadata=_doc("Most undecided requests that one person may have open.")
@@ -213,7 +223,14 @@ class Policy:
             (all(0 <= share <= 1 for share in shares), "a reliability or interruption must lie between 0 and 1"),
             (self.request_ttl_s > 0 and self.quote_ttl_s > 0, "request_ttl_s and quote_ttl_s must be above 0 seconds"),
             (self.remind_after_s > 0, "remind_after_s must be above 0 seconds"),
-            (self.warn_before_end_s >= 0, "warn_before_end_s must not be negative"),
+            (
+                all(seconds >= 0 for seconds in self.warn_before_end_s),
+                "warn_before_end_s must not be negative; it is a list of seconds, for example [3600, 600]",
+            ),
+            (
+                all(re.fullmatch(r"[UWCG][A-Z0-9]+", name) for name in self.fallback_contacts),
+                "fallback_contacts needs Slack ids, for example [U012AB3CD]",
+            ),
             (self.replacements >= 0, "replacements must not be negative"),
             (self.max_gpus > 0 and self.options_shown > 0, "max_gpus and options_shown must be at least 1"),
             (self.max_open_requests_per_user > 0, "max_open_requests_per_user must be at least 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bot.rules.approval import DeciderFacts, is_approver, linked
+from bot.rules.extending import may_act as rule
 from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
 from bot.services.consumers import Principal
@@ -51,3 +52,8 @@ async def find(tx: Tx, policy: Policy, who: Principal, text: str) -> tuple[Reque
     if not await may_see(tx, policy, who, request.requester):
         raise LookupError(nothing_ends_in(text))
     return request, session
+
+
+async def may_act(tx: Tx, policy: Policy, session: Session, who: DeciderFacts) -> bool:
+    """Whether somebody may end, extend or switch a session."""
+    return rule(policy, who, own=session.owner in await mine(tx, policy, who.actor))

@@ -7,10 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, linked, plan, verdict
+from bot.rules.extending import EXTEND, gate
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, granting
+from bot.services import asking, extending, granting
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from ledger.events import record
@@ -46,6 +47,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
         return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
     if judged.allowed:
         ctx.hints.instances.set()
+        ctx.hints.sessions.set()
         ctx.hints.outbox.set()
     return _reply(ask, judged)
 
@@ -99,6 +101,9 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime) -> Verdict:
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
+    over = ask.request.kind == EXTEND and (ask.session is None or ask.session.state not in extending.EXTENDABLE)
+    if judged.allowed and ask.action == Decision.APPROVE and over:
+        return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
     return judged
 
 
@@ -110,7 +115,7 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
     facts = RequestFacts(
         state=request.state,
         requester=requester,
-        linked=_other_names(policy, requester, ask.owner),
+        linked=_other_names(policy, requester, ask),
         quote_version=request.quote_version,
         expires_at=request.expires_at,
         expected_usd=ask.option.expected_usd if ask.option else Decimal(0),
@@ -136,17 +141,24 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
         strict = replace(policy, allow_self_approval=False)
         return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
     override = ask.override.state if ask.override else None
-    needed = plan(policy, facts.worst_usd, facts.expected_usd, job.hours, override)
+    if request.kind == EXTEND:
+        # This request is its own override: above the cap on hours, it is never one person's own decision either.
+        override = RequestState.APPROVED
+        if gate(job.already_hours, job.hours, policy):
+            policy = replace(policy, allow_self_approval=False)
+    needed = plan(policy, facts.worst_usd, facts.expected_usd, job.already_hours + job.hours, override)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
 
 
-def _other_names(policy: Policy, requester: Actor, owner: str) -> tuple[Actor, ...]:
-    """Whoever answers for a program decides about it as little as about what they asked for themselves."""
-    if not owner:
-        return linked(policy, requester)
-    person = Actor.from_ref(owner)
-    return (*linked(policy, requester), person, *linked(policy, person))
+def _other_names(policy: Policy, requester: Actor, ask: Ask) -> tuple[Actor, ...]:
+    """Whoever answers for a program decides about it as little as about what they asked for themselves.
+
+    More time for a session is asked for in its owner's name, whoever asks.
+    """
+    refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
+    people = [Actor.from_ref(ref) for ref in refs]
+    return (*linked(policy, requester), *(name for one in people for name in (one, *linked(policy, one))))
 
 
 def _left_by_the_first(ask: Ask) -> Decimal | None:
@@ -269,4 +281,7 @@ async def _approve(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Ac
         if request.parent_id:
             await asking.show_again(tx, await tx.get_one(Request, request.parent_id), now)
         return
-    await granting.grant_create(ctx, tx, request, approval, ask.option, now)
+    if request.kind == EXTEND and ask.session is not None:
+        await extending.grant(ctx, tx, request, approval, ask.session, now)
+    else:
+        await granting.grant_create(ctx, tx, request, approval, ask.option, now)

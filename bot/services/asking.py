@@ -7,8 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.reminders import next_look
+from bot.services import warning
 from ledger.events import announce, record
-from ledger.lookups import open_grants, open_instances_of_session, override_of, session_of
+from ledger.lookups import open_grants, open_instances_of_session, override_of, session_of, waiting_extensions
 from ledger.models import GrantRow, Instance, Request, Session, Token
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, NotificationKind, RequestState, SessionState
@@ -84,6 +85,7 @@ async def ask_again(
     if session.state is SessionState.PROVISIONING:
         await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=sentence)
     # The next approval brings its own hours; the end of the last one must not cut them short.
+    await warning.refresh(tx, session, now)
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
 
 
@@ -155,6 +157,13 @@ async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str,
             only_from=frozenset({SessionState.QUEUED}),
             values={"end_code": code, "end_reason": sentence, "ended_at": now, "due_at": None},
         )
+
+
+async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """A session that ends needs no more time: withdraw what was asked for it and is not decided."""
+    for asked in await waiting_extensions(tx, request_id):
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
 
 
 async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:

@@ -56,11 +56,42 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Terminate:
-    """End a session now, by its id (or a unique ending of it, or its request's)."""
+    """End a session now, by its id (or a unique ending of it, or its request's).
+
+    `seen_end_s` is the end (seconds since 1970) that the message with the button spoke of: when another one stands by
+    now, nothing happens. None: the command was not about an end.
+    """
 
     session: str
     decider: DeciderFacts
     reason: str = ""
+    seen_end_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The work of a session is done: end it. `succeeded` is what its owner says about the outcome."""
+
+    session: str
+    decider: DeciderFacts
+    succeeded: bool = True
+    seen_end_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Ask for `hours` more for a session. `key` identifies the inbound message: the same key asks once.
+
+    `only_inside` takes what was approved already and never asks for more.
+    """
+
+    key: str
+    session: str
+    hours: Decimal
+    decider: DeciderFacts
+    reason: str = ""
+    seen_end_s: int | None = None
+    only_inside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The approved end of a session: the owner is told before, and it is enforced whether or not anybody answers."""
+"""The approved end of a session: its owner is told before, and it is enforced whether or not anybody answers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.deadlines import is_due, is_last, next_look, warnings
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import usd
+from bot.services import warning
 from bot.services.context import Context
 from bot.services.ending import end_session
 from ledger.claims import Claim, claim, release
-from ledger.events import announce
-from ledger.lookups import instances_of_session
+from ledger.locks import lock_family
+from ledger.lookups import billed_since, instances_of_session
 from ledger.models import GrantRow, Session
 from ledger.moves import StaleMove
-from ledger.states import NotificationKind, SessionState
+from ledger.states import SessionState
 from ledger.values import Actor, ActorKind, GrantKind
 from ledger.writes import Tx
 
@@ -23,12 +25,14 @@ BATCH = 16
 SCHEDULER = Actor(ActorKind.SYSTEM, "scheduler")
 #: A warning that comes late gets this long to be delivered before the end is ordered.
 GRACE = timedelta(seconds=5)
+#: This long after a warning it is asked whether it was shown; if not, the fallback contacts are told.
+ANSWER = timedelta(seconds=30)
 
 log = logging.getLogger(__name__)
 
 
 async def deadlines_due(ctx: Context) -> int:
-    """Warn the owner before the approved end, and enforce the end. Slack being down changes neither."""
+    """Warn before the approved end, and enforce it. Slack being down keeps nothing alive and ends nothing early."""
     now = ctx.clock.now()
     states = {SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
@@ -45,7 +49,7 @@ async def deadlines_due(ctx: Context) -> int:
     return len(held)
 
 
-async def _over(tx: Tx, session: Session) -> str:
+async def why_it_ends(tx: Tx, session: Session) -> str:
     """Which of the two approved limits was reached first."""
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
@@ -56,16 +60,23 @@ async def _over(tx: Tx, session: Session) -> str:
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
+    await lock_family(tx, Session, held.row_id)  # An extension at this moment brings an end of its own.
     session = await tx.get_one(Session, held.row_id)
     if session.deadline is None:
         await release(tx, Session, held, due_at=None)
-    elif now >= session.deadline and session.warned_at is not None:
-        sentence = await _over(tx, session)
+        return
+    if now >= session.deadline and session.warned_at is not None:
+        sentence = await why_it_ends(tx, session)
         await end_session(ctx, tx, session.id, "reservation_over", sentence, SCHEDULER, now)
-    else:
+        return
+    began_at = await billed_since(tx, session.id) or session.created_at
+    moments = warnings(ctx.policy.warn_before_end_s, began_at, session.deadline)
+    look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
+    if is_due(moments, session.deadline, warned_at, now):
         # The end is announced before the act, even when this process slept through the time of the warning.
-        owner = Actor.from_ref(session.owner)
-        if session.warned_at is None and owner.kind is ActorKind.SLACK:
-            await announce(tx, at=now, kind=NotificationKind.SESSION_ENDING, subject=session.id, destination=owner.id)
-        due_at = max(session.deadline, now + GRACE)
-        await release(tx, Session, held, due_at=due_at, warned_at=session.warned_at or now)
+        await warning.warn(ctx, tx, session, now, last=warned_at is not None and is_last(moments, now))
+        earliest = now if warned_at is not None else now + GRACE
+        look_at, warned_at = max(min(look_at, now + ANSWER), earliest), now
+    elif warned_at is not None:
+        await warning.reach_somebody(ctx, tx, session, now)
+    await release(tx, Session, held, due_at=look_at, warned_at=warned_at)

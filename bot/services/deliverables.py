@@ -301,7 +301,7 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
         hours=hours,
         max_hours_without_override=policy.max_hours,
         needs_override=hours > policy.max_hours,
-        warn_before_end_s=policy.warn_before_end_s,
+        warn_before_end_s=max(policy.warn_before_end_s, default=0),
         boot_deadline_s=able.boot_deadline_s,
         billed_from=able.billing.starts.value,
         billing_quantum_s=able.billing.quantum_s,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from bot.services import asking, recovery
+from bot.services import asking, recovery, warning
 from bot.services.context import Context
 from bot.services.settling import end_instance, settle
 from ledger.claims import Claim, claim, release
@@ -45,6 +45,8 @@ async def end_session(
         only_from=ENDABLE,
         values=values,
     )
+    await warning.refresh(tx, session, now)
+    await asking.close_extensions(tx, session.request_id, sentence, now, actor)
     await asking.withdraw_ready(tx, session_id, sentence, now, actor)
     for instance in await open_instances_of_session(tx, session_id):
         if instance.state in (InstanceState.LIVE, InstanceState.STOPPED):

@@ -24,7 +24,7 @@ from bot.services.context import Context
 from bot.services.offers import estimate_to_json, offer_to_json
 from ledger.claims import Claim, claim
 from ledger.events import record
-from ledger.lookups import by_inbox_key, count_open_requests, override_of, spent_before
+from ledger.lookups import by_inbox_key, count_open_requests, current_quote, override_of, spent_before
 from ledger.models import Option, Quote, Request, Token
 from ledger.moves import StaleMove, move
 from ledger.states import RequestState
@@ -285,6 +285,13 @@ def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> O
     )
 
 
+async def _waited(tx: Tx, request: Request) -> Decimal:
+    """For how many hours a request that expires now was open for decision."""
+    quote = await current_quote(tx, request)
+    opened_at = quote.created_at if quote else request.created_at
+    return Decimal(int((request.expires_at - opened_at).total_seconds())) / 3600
+
+
 async def expire_due(ctx: Context) -> int:
     """Remind of the requests that nobody decides, and close them in the end. Returns how many were worked on.
 
@@ -299,7 +306,7 @@ async def expire_due(ctx: Context) -> int:
             if now < request.expires_at:
                 await reminding.remind(ctx, tx, one, request, now)
                 continue
-            waited = say_hours(Decimal(ctx.policy.request_ttl_s) / 3600)
+            waited = say_hours(await _waited(tx, request))
             sentence = f"Nobody decided within {waited}, so the request expired."
             try:
                 await move(

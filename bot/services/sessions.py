@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bot.rules.approval import is_approver
-from bot.services import access
-from bot.services.commands import Reply, Terminate
+from bot.services import access, warning
+from bot.services.commands import Done, Reply, Terminate
 from bot.services.context import Context
-from bot.services.ending import end_session
+from bot.services.ending import ENDABLE, end_session
 from ledger.lookups import open_instances_of_session
 from ledger.models import Request
 from ledger.moves import StaleMove
@@ -51,6 +50,16 @@ async def status(ctx: Context, text: str) -> Status:
 
 async def terminate(ctx: Context, command: Terminate) -> Reply:
     """End a session now. Its owner may, and approvers may; what it cost is booked when its end is proved."""
+    return await _end(ctx, command, "asked", command.reason.strip() or "Ended on request.")
+
+
+async def done(ctx: Context, command: Done) -> Reply:
+    """The work is done: end the session, and say in the ledger how it went."""
+    sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
+    return await _end(ctx, command, "completed" if command.succeeded else "work_failed", sentence)
+
+
+async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:
     facts = command.decider
     now = ctx.clock.now()
     try:
@@ -59,12 +68,11 @@ async def terminate(ctx: Context, command: Terminate) -> Reply:
             if session is None:
                 return Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
             data = {"session_id": session.id}
-            outsider = not facts.known or not facts.team_ok or facts.is_deleted
-            own = session.owner in await access.mine(tx, ctx.policy, facts.actor)
-            if outsider or not (own or is_approver(ctx.policy, facts)):
+            if not await access.may_act(tx, ctx.policy, session, facts):
                 return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
-            sentence = command.reason.strip() or "Ended on request."
-            await end_session(ctx, tx, session.id, "asked", sentence, facts.actor, now)
+            if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE:
+                return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
+            await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             goes_on = await _goes_on(ctx, tx, session.id)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")

@@ -7,11 +7,17 @@ from decimal import Decimal
 
 from bot.rules.billed import bills_gpu
 from bot.rules.spend import billed_rate
-from bot.services import asking
+from bot.services import asking, warning
 from bot.services.context import Context
 from bot.services.metering import accrue
 from bot.services.placing import replace
-from ledger.lookups import accrued_of_session, grants_of_session, instances_of_session, open_instances_of_session
+from ledger.lookups import (
+    accrued_of_session,
+    extension_caps,
+    grants_of_session,
+    instances_of_session,
+    open_instances_of_session,
+)
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
@@ -65,8 +71,8 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         # A replacement runs until the end that was approved for its predecessor.
         kept = session.deadline if grant.kind == GrantKind.REPLACE else None
         end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
-        await _ends_at(ctx, tx, session, _paid_until(row, grant, row.price_usd_h, end), now)
-        await check_rate(ctx, tx, row, grant, seen, now)
+        await ends_at(tx, session, await paid_until(tx, row, grant, row.price_usd_h, end), now)
+        await check_rate(tx, row, grant, seen, now)
     return row
 
 
@@ -80,9 +86,7 @@ def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabiliti
     return min(now, sent_at + timedelta(seconds=capabilities.boot_expected_s))
 
 
-async def check_rate(
-    ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
-) -> bool:
+async def check_rate(tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime) -> bool:
     """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
@@ -92,24 +96,25 @@ async def check_rate(
             await amend(tx, Instance, row.id, price_usd_h=seen.price_usd_h)
         session = await tx.get_one(Session, row.session_id, populate_existing=True)
         if verdict.allowed and session.deadline is not None:
-            end = _paid_until(row, grant, seen.price_usd_h, session.deadline)
-            await _ends_at(ctx, tx, session, end, now)
+            end = await paid_until(tx, row, grant, seen.price_usd_h, session.deadline)
+            await ends_at(tx, session, end, now)
     return verdict.allowed
 
 
-def _paid_until(row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
-    """`end`, or earlier where the approved amount pays for less time at this rate, in whole seconds."""
+async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
+    """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds."""
     if price_usd_h <= 0:
         return end
-    paid_s = min(float(grant.total_cap_usd / price_usd_h) * HOUR_S, LONGEST_S)
+    cap_usd = grant.total_cap_usd + await extension_caps(tx, row.session_id)
+    paid_s = min(float(cap_usd / price_usd_h) * HOUR_S, LONGEST_S)
     return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))
 
 
-async def _ends_at(ctx: Context, tx: Tx, session: Session, end: datetime, now: datetime) -> None:
+async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> None:
     """Set the session's end. A new end is announced, even when another one was announced before."""
     if end != session.deadline:
-        warn_at = max(end - timedelta(seconds=ctx.policy.warn_before_end_s), now)
-        await amend(tx, Session, session.id, deadline=end, due_at=warn_at, warned_at=None)
+        await warning.refresh(tx, session, now)
+        await amend(tx, Session, session.id, deadline=end, due_at=now, warned_at=None)
 
 
 async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
@@ -192,6 +197,8 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await move(
             tx, Session, session_id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=last.outcome, values=ended
         )
+        await warning.refresh(tx, session, now)
+        await asking.close_extensions(tx, session.request_id, last.outcome, now, SYSTEM)
         await _terminated(tx, session, now, last.outcome_code, last.outcome)
     elif session.state is SessionState.PROVISIONING:
         await _replace_or_ask(ctx, tx, session, now)

@@ -152,7 +152,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
             if row.state in RUNNING_STATES:
                 grant = await tx.get_one(GrantRow, row.grant_id)
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
-                if not await check_rate(ctx, tx, fresh, grant, item, now):
+                if not await check_rate(tx, fresh, grant, item, now):
                     return True
     if row.state is InstanceState.LIVE and row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)

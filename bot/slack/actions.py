@@ -7,15 +7,16 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.wording import plural
-from bot.services import approvals, planning, sessions
-from bot.services.commands import Decide, Reply, Terminate
+from bot.services import approvals, extending, planning, sessions
+from bot.services.commands import Decide, Done, Extend, Reply, Terminate
 from bot.slack import charts, commands, forms, modals
-from bot.slack.blocks.parts import safe, section
+from bot.slack.blocks.owner import KEEP_HOURS
+from bot.slack.blocks.parts import code, safe, section
 from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.reply import answer
 from bot.slack.desk import Desk, Job
 from ledger.models import Request
-from ledger.values import JobRequest
+from ledger.values import JobRequest, short_id
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
 AMOUNT_CODES: Final = frozenset({"amount_needed", "amount_mismatch", "bad_cap", "cap_raised", "limit_spent"})
@@ -24,14 +25,24 @@ _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
 
 
 async def click(desk: Desk, job: Job) -> None:
-    """Process a button: approve, reject, terminate, or the plan of a form."""
+    """Process a button: approve, reject, the plan of a form, or one about a session and the end that it spoke of."""
     verb = job.heard.action.partition(":")[0]
     if verb == "plan":
         await _plan(desk, job)
         return
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    session, seen_s = read_mark(job.heard.value)
     if verb == "terminate":
-        await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(job.heard.value, facts))))
+        await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(session, facts, seen_end_s=seen_s))))
+    elif verb == "done":
+        await desk.say(job, answer(await sessions.done(desk.ctx, Done(session, facts, seen_end_s=seen_s))))
+    elif verb == "keep":
+        keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
+        await desk.say(job, answer(await extending.extend(desk.ctx, keep)))
+    elif verb == "extend":
+        example = f"{desk.settings.command} extend {short_id(session)} 1h"
+        view = modals.extend(job.heard.value, desk.ctx.policy)
+        await desk.open(job, view, f"The dialog could not be opened in time; type {code(example)} instead.")
     elif verb == "reject":
         reply = await approvals.preview(desk.ctx, Decide(job.heard.value, facts))
         if reply.code == "reason_needed":
@@ -41,6 +52,12 @@ async def click(desk: Desk, job: Job) -> None:
             await desk.say(job, answer(reply))
     else:
         await _approve(desk, job, Decide(job.heard.value, facts))
+
+
+def read_mark(value: str) -> tuple[str, int | None]:
+    """`(session id, the end in seconds since 1970 that the message spoke of)` of a button's value."""
+    session, _, end = value.partition("/")
+    return session, int(end) if re.fullmatch(r"[0-9]{1,12}", end) else None
 
 
 async def submitted(desk: Desk, job: Job) -> None:
@@ -54,6 +71,12 @@ async def submitted(desk: Desk, job: Job) -> None:
             await commands.submit(desk, job, wanted, asked_in, f"view:{heard.view_id}")
         return
     facts = await desk.directory.facts(heard.user, heard.team)
+    more = forms.read_extension(heard.values, policy) if heard.view == modals.EXTEND else None
+    if isinstance(more, tuple):
+        session, seen_s = read_mark(heard.meta)
+        longer = Extend(f"view:{heard.view_id}", session, more[0], facts, more[1], seen_end_s=seen_s)
+        await desk.say(job, answer(await extending.extend(desk.ctx, longer)), heard.user)
+        return
     if heard.view == modals.REJECT:
         reason = forms.read_reason(heard.values, policy)
         if isinstance(reason, str):

@@ -16,7 +16,7 @@ from bot.slack.blocks.reply import said
 from bot.slack.inbound import WITHHELD, Heard, Kind
 
 #: The first part of an action id, up to its colon, says what the button does.
-BUTTONS: Final = frozenset({"approve", "reject", "terminate", "plan"})
+BUTTONS: Final = frozenset({"approve", "reject", "terminate", "plan", "keep", "extend", "done"})
 
 #: Commands that are answered when the clouds have answered.
 ASKS_CLOUDS: Final = frozenset({"inventory", "plan", "compare"})
@@ -83,6 +83,8 @@ def _view(heard: Heard, policy: Policy) -> Plan:
         found = forms.read_reason(heard.values, policy)
     elif heard.view == modals.AMOUNT:
         found = forms.read_confirmation(heard.values)
+    elif heard.view == modals.EXTEND:
+        found = forms.read_extension(heard.values, policy)
     else:
         return Plan()
     if isinstance(found, Mapping):

@@ -7,8 +7,8 @@ from typing import Final
 
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
-from bot.services import approvals, keys, planning, provisioning, sessions
-from bot.services.commands import AddKey, Cancel, Provision, Reply, Terminate
+from bot.services import approvals, extending, keys, planning, provisioning, sessions
+from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
 from bot.slack import charts, modals
@@ -83,7 +83,7 @@ async def _list(desk: Desk, job: Job, _parsed: Command) -> None:
     overview = await sessions.listing(desk.ctx, job.heard.actor)
     now = desk.ctx.clock.now()
     costs = {view.session.id: cost_now(desk.ctx, view, now) for view in overview.sessions}
-    await desk.say(job, listing(overview, costs, desk.settings.command))
+    await desk.say(job, listing(overview, costs, desk.settings.command, now))
 
 
 async def _status(desk: Desk, job: Job, parsed: Command) -> None:
@@ -92,14 +92,32 @@ async def _status(desk: Desk, job: Job, parsed: Command) -> None:
     except LookupError as error:
         await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
         return
-    cost = cost_now(desk.ctx, found.session, desk.ctx.clock.now()) if found.session else None
+    now, view = desk.ctx.clock.now(), found.session
+    cost = cost_now(desk.ctx, view, now) if view else None
     mine = found.request.request.requester == job.heard.actor.ref
-    await desk.say(job, status(found, desk.ctx.policy, cost, mine=mine))
+    provider = desk.ctx.providers.get(view.instance.cloud) if view and view.instance else None
+    can_end = provider is None or provider.capabilities.terminate
+    await desk.say(job, status(found, desk.ctx.policy, cost, now, mine=mine, can_end=can_end))
 
 
 async def _terminate(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(parsed.target, facts))))
+
+
+async def _extend(desk: Desk, job: Job, parsed: Command) -> None:
+    if parsed.hours is None:
+        raise ValueError("an extension without a time")
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    wanted = Extend(job.key, parsed.target, parsed.hours, facts, parsed.text)
+    await desk.say(job, answer(await extending.extend(desk.ctx, wanted)))
+
+
+async def _done(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    await desk.say(
+        job, answer(await sessions.done(desk.ctx, Done(parsed.target, facts, succeeded=parsed.action == "success")))
+    )
 
 
 async def _cancel(desk: Desk, job: Job, parsed: Command) -> None:
@@ -130,6 +148,8 @@ HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] =
     "list": _list,
     "status": _status,
     "terminate": _terminate,
+    "extend": _extend,
+    "done": _done,
     "cancel": _cancel,
     "key": _key,
     "profile": _profile,

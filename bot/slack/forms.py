@@ -91,6 +91,18 @@ def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:
     return reason
 
 
+def read_extension(values: Mapping[str, Any], policy: Policy) -> tuple[Decimal, str] | Errors:
+    """`(hours more, why)`, or what cannot be read. Whether a reason is needed is judged by the service."""
+    try:
+        hours: Decimal = KEYS["hours"].read(field_text(values, "hours"), policy)["hours"]
+    except BadWord as error:
+        return {"hours": str(error)[:300]}
+    reason = field_text(values, "for")
+    if len(reason) > policy.max_reason_chars:
+        return {"for": f"The reason has {len(reason):,} characters; {policy.max_reason_chars:,} is the most."}
+    return hours, reason
+
+
 def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] | Errors:
     """`(the amount as typed, the lower cap in dollars)`, or what cannot be read. A match is judged later."""
     typed, limit = field_text(values, "amount"), field_text(values, "cap")

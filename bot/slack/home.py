@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -36,7 +37,7 @@ async def publish(desk: Desk, job: Job) -> None:
         decidable = tuple(others)
     now = desk.ctx.clock.now()
     costs = {view.session.id: cost_now(desk.ctx, view, now) for view in mine.sessions}
-    view = home(mine, decidable, costs, desk.settings.command)
+    view = home(mine, decidable, costs, desk.settings.command, now)
     problems = validate_view(view)
     if problems:
         log.error("the home tab is not valid: %s", "; ".join(problems[:3]))
@@ -48,12 +49,12 @@ async def publish(desk: Desk, job: Job) -> None:
 
 
 def home(
-    mine: Overview, decidable: tuple[Request, ...], costs_usd: Mapping[str, Decimal], command: str
+    mine: Overview, decidable: tuple[Request, ...], costs_usd: Mapping[str, Decimal], command: str, now: datetime
 ) -> dict[str, Any]:
     """The view. Requests are decided in their own message, which shows the offers and the price."""
     blocks: list[Block] = [header("GPU Shopper")]
     for view in mine.sessions[:SHOWN]:
-        blocks += listing.sessions([view], costs_usd)
+        blocks += listing.sessions([view], costs_usd, now)
         if view.session.state in owner.ENDABLE:
             blocks.append(owner.end_button(view.session))
     if not mine.sessions:

@@ -1,4 +1,4 @@
-"""The dialogs: asking for GPUs, the reason of a rejection, and the amount of an expensive approval.
+"""The dialogs: asking for GPUs or for more time, the reason of a rejection, and the amount of an expensive approval.
 
 The private metadata of a dialog about a decision is the button's opaque token and nothing else.
 """
@@ -20,6 +20,7 @@ PROVISION: Final = "provision"
 REJECT: Final = "reject"
 AMOUNT: Final = "amount"
 PLAN: Final = "plan"
+EXTEND: Final = "extend"
 
 INPUT_MAX: Final = 3_000
 _GPU_OPTIONS: Final = 100
@@ -70,6 +71,18 @@ def reject(token: str, policy: Policy) -> View:
     why = _text("What should be changed?", multiline=True, longest=policy.max_reason_chars)
     blocks = [_input("reason", "Reason", why, hint="The requester reads this.")]
     return _modal(REJECT, "Reject the request", "Reject", blocks, token)
+
+
+def extend(meta: str, policy: Policy) -> View:
+    """Asks how much more time and why; `meta` is the value of the button, which says what it was about."""
+    why = _text("one more epoch", multiline=True, longest=policy.max_reason_chars)
+    beyond = f"Needed above {hours(policy.max_hours)} in all; whoever approves reads it."
+    blocks = [
+        _input("hours", "How much more", _text("1h, 90m")),
+        _input("for", "What for", why, optional=True, hint=beyond),
+        context("What is inside the time and the amount approved already is taken at once; the rest is asked for."),
+    ]
+    return _modal(EXTEND, "More time", "Ask", blocks, meta)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from bot.services import deadlines, extending
 from bot.services.context import Context
 from bot.services.metering import cost_now
+from bot.slack.blocks import ending as ending_message
 from bot.slack.blocks import operators, owner
 from bot.slack.blocks.parts import Message
 from bot.slack.blocks.request import reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
-from ledger.lookups import message_of
+from ledger.lookups import extension_caps, message_of, waiting_extensions
 from ledger.models import Notification, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
@@ -121,9 +123,32 @@ async def _session_ready(ctx: Context, settings: SlackSettings, row: Notificatio
     return Shown(owner.ready(view, settings.command, _able(ctx, view)), row.destination)
 
 
+async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
+    session_id, _, end_s = row.subject.partition("/")
+    async with ctx.db.read() as tx:
+        view = await session_view(tx, session_id)
+        able, grant = _able(ctx, view), view.grant
+        return ending_message.Ending(
+            view,
+            # An older release filed it under the session alone; whatever end stands is what it speaks of.
+            int(end_s or (view.session.deadline.timestamp() if view.session.deadline else 0)),
+            cost_now(ctx, view, ctx.clock.now()),
+            (grant.total_cap_usd if grant else Decimal(0)) + await extension_caps(tx, session_id),
+            await deadlines.why_it_ends(tx, view.session) if view.instance else "",
+            await extending.is_inside(tx, view.session, owner.KEEP_HOURS),
+            bool(await waiting_extensions(tx, view.request.id)),
+            able is None or able.terminate,
+        )
+
+
 async def _session_ending(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    view = await _session(ctx, row)
-    return Shown(owner.ending(view, settings.command, _able(ctx, view)), row.destination)
+    message = ending_message.ending(await _ending(ctx, row), settings.command, ctx.clock.now())
+    return Shown(message, channel_of(settings, row.destination), edits=True)
+
+
+async def _session_last_call(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    message = ending_message.last_call(await _ending(ctx, row), ctx.clock.now())
+    return Shown(message, channel_of(settings, row.destination), edits=True)
 
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
@@ -158,6 +183,7 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.REQUEST_REMINDER: _request_reminder,
     NotificationKind.SESSION_READY: _session_ready,
     NotificationKind.SESSION_ENDING: _session_ending,
+    NotificationKind.SESSION_LAST_CALL: _session_last_call,
     NotificationKind.SESSION_ENDED: _session_ended,
     NotificationKind.STRAY_FOUND: _stray_found,
     NotificationKind.OPERATOR_PAGE: _operator_page,

@@ -11,7 +11,7 @@ from ledger.claims import wake
 from ledger.models import Session
 from ledger.states import SessionState
 from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
-from tests.support.world import BOB, World
+from tests.support.world import ALICE, BOB, World
 
 
 async def session(w: World) -> Session:
@@ -31,27 +31,78 @@ async def test_the_approved_hours_count_from_the_send(w: World) -> None:
     assert row.deadline == sent_at + timedelta(hours=2)
 
 
-async def test_the_owner_is_told_once_before_the_end_which_is_then_enforced(w: World) -> None:
-    await w.running()
+async def until(w: World, before: timedelta) -> Session:
+    """Let time pass to so long before the session's end, and tick there."""
     row = await session(w)
     assert row.deadline is not None
-    w.clock.advance(row.deadline - w.clock.now() - timedelta(seconds=601))
+    w.clock.advance(row.deadline - before - w.clock.now())
     await w.settle()
+    return await session(w)
+
+
+async def test_one_message_is_updated_at_each_warning_and_the_last_is_a_call_of_its_own(w: World) -> None:
+    await w.running()
+    row = await until(w, timedelta(seconds=3601))
     assert "session.ending" not in w.board.kinds(row.id)
-    w.clock.advance(1)
-    await w.settle()
-    for _ in range(3):
-        w.clock.advance(150)
-        await w.settle()
-    assert w.board.kinds(row.id).count("session.ending") == 1
-    assert (await session(w)).state is SessionState.RUNNING
-    w.clock.advance(150)
-    await w.tick()
-    row = await session(w)
+    for number, minutes in enumerate((60, 30, 10, 2), 1):
+        await until(w, timedelta(minutes=minutes))
+        shown = [entry for entry in w.board.shown if entry[0] == "session.ending"]
+        assert [(entry[2], entry[3]) for entry in shown] == [(ALICE.id, n) for n in range(1, number + 1)]
+    assert len({entry[1] for entry in shown}) == 1  # One message.
+    assert w.board.kinds(row.id).count("session.last_call") == 1
+    row = await until(w, timedelta(seconds=1))
+    assert row.state is SessionState.RUNNING
+    row = await until(w, timedelta(0))
     assert (row.state, row.end_code) == (SessionState.TERMINATING, "reservation_over")
     assert row.end_reason == "The approved 2 hours are over."
     await w.run(90, 30)
     assert (await session(w)).state is SessionState.TERMINATED
+
+
+async def test_warnings_that_were_slept_through_are_one_message_and_the_end_waits_for_none(w: World) -> None:
+    await w.running()
+    row = await until(w, timedelta(minutes=1))
+    assert w.board.kinds(row.id).count("session.ending") == 1
+    assert (await until(w, timedelta(0))).state is SessionState.TERMINATING
+
+
+async def test_an_end_that_nobody_was_told_of_is_announced_before_the_act(w: World) -> None:
+    await w.running()
+    row = await until(w, timedelta(minutes=-1))
+    assert (row.state, w.board.kinds(row.id).count("session.ending")) == (SessionState.RUNNING, 1)
+    w.clock.advance(5)
+    await w.settle()
+    assert (await session(w)).state is SessionState.TERMINATING
+    await w.run(120, 30)
+
+
+async def test_1047_a_messenger_that_is_down_keeps_nothing_alive_and_ends_nothing_early(w: World) -> None:
+    await w.running()
+    w.board.down = True
+    for minutes in (60, 2):
+        assert (await until(w, timedelta(minutes=minutes))).state is SessionState.RUNNING
+    assert (await until(w, timedelta(seconds=1))).state is SessionState.RUNNING
+    assert (await until(w, timedelta(0))).state is SessionState.TERMINATING
+    await w.run(90, 30)
+    assert ((await session(w)).state, w.alive()) == (SessionState.TERMINATED, [])
+
+
+async def test_when_the_owner_cannot_be_reached_the_fallback_contact_is_told_within_half_a_minute(w: World) -> None:
+    w.tune(fallback_contacts=("UFALLBACK",))
+    await w.running()
+    w.board.unreachable.add(ALICE.id)
+    row = await until(w, timedelta(minutes=60))
+    assert w.board.kinds(row.id).count("session.ending") == 0
+    w.clock.advance(30)
+    await w.settle()
+    told = [entry[2] for entry in w.board.shown if entry[0] == "session.ending"]
+    assert told == ["UFALLBACK"]
+    for minutes in (30, 10, 2):
+        await until(w, timedelta(minutes=minutes))
+        w.clock.advance(30)
+        await w.settle()
+    versions = [entry[3] for entry in w.board.shown if entry[:3:2] == ("session.ending", "UFALLBACK")]
+    assert versions == [1, 2, 3, 4]  # One message, brought up to date; told once.
 
 
 async def test_a_limit_below_the_cost_of_the_hours_ends_the_session_when_it_is_used_up(w: World) -> None:
@@ -70,7 +121,7 @@ async def test_a_limit_below_the_cost_of_the_hours_ends_the_session_when_it_is_u
     assert w.bill() <= Decimal("0.201")
 
 
-async def test_an_owner_without_a_slack_account_is_not_announced_to_and_ended_all_the_same(w: World) -> None:
+async def test_the_end_of_an_owner_without_a_slack_account_is_told_where_it_was_asked_for(w: World) -> None:
     consumer = Actor(ActorKind.CONSUMER, "key1")
     job = JobRequest(gpu=GpuConstraint(("RTX4090",), 1, 1), hours=Decimal(2))
     request_id = str((await requests.submit(w.ctx, Provision("k", consumer, "C0GPU", job))).data["request_id"])
@@ -80,7 +131,8 @@ async def test_an_owner_without_a_slack_account_is_not_announced_to_and_ended_al
     await w.run(2 * 3600 + 300, 1200)
     row = await session(w)
     assert row.end_code == "reservation_over"
-    assert w.board.kinds(row.id) == []
+    # Nobody can be told directly, so the place where it was asked for is told.
+    assert {entry[2] for entry in w.board.shown if entry[1].startswith(row.id)} == {"C0GPU"}
 
 
 async def test_a_session_without_an_end_is_left_alone(w: World) -> None:

@@ -22,7 +22,17 @@ def command(text: str, **more: Any) -> Plan:
 
 
 @pytest.mark.parametrize(
-    "text", ["list", "status abcd12", "terminate abcd12", "cancel abcd12", "key list", "provision"]
+    "text",
+    [
+        "list",
+        "status abcd12",
+        "terminate abcd12",
+        "cancel abcd12",
+        "key list",
+        "provision",
+        "extend abcd12 2h",
+        "done abcd12",
+    ],
 )
 def test_good_commands_are_worked_on_silently(text: str) -> None:
     planned = command(text)
@@ -54,6 +64,8 @@ def test_questions_to_clouds_say_so(text: str, said: str) -> None:
         ("provision 4x4090 6h max=-5", "negative"),
         ("provisoin 4x4090 6h", "Did you mean provision"),
         ("status", "id"),
+        ("extend abcd12", "how much more"),
+        ("done abcd12 perhaps", "success or failed"),
         ("key remove-all", "add, list and remove"),
     ],
 )
@@ -87,7 +99,7 @@ def test_another_workspace_is_refused() -> None:
 
 
 def test_only_known_buttons_are_worked_on() -> None:
-    for action in ("approve:1", "approve:time", "reject", "terminate:abc"):
+    for action in ("approve:1", "approve:time", "reject", "terminate:abc", "keep:abc", "extend:abc", "done:abc"):
         heard = Heard(Kind.ACTION, "U1", "T1", action=action, value="t")
         assert plan(heard, POLICY, CLOUDS, "/gpu", "T1") == Plan(work=heard)
     for action in ("", "link", "approved", "other:1"):

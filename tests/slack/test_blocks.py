@@ -11,7 +11,7 @@ import pytest
 
 from bot.rules.policy import Policy
 from bot.services.connecting import ssh_command
-from bot.slack.blocks import job, owner, parts, progress
+from bot.slack.blocks import ending, job, owner, parts, progress
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.result import request_result
 from ledger.models import Approval, Instance, Request, Session
@@ -237,9 +237,51 @@ def test_a_host_that_is_no_host_is_not_put_into_a_command(host: str, user: str) 
     assert ssh_command(row) == "ssh -p 22 (see host and user below)"
 
 
+def about(shown: SessionView, **columns: Any) -> ending.Ending:
+    end = shown.session.deadline
+    facts: dict[str, Any] = {"end_s": int(end.timestamp()) if end else 0, "cost_usd": Decimal("3.5")}
+    rest: dict[str, Any] = {"cap_usd": Decimal(30), "why": "The approved 6 hours are over.", "inside": False}
+    return ending.Ending(shown, **(facts | rest | {"waiting": False} | columns))
+
+
+def labels(message: parts.Message) -> list[str]:
+    return [b["text"]["text"] for block in message.blocks if block["type"] == "actions" for b in block["elements"]]
+
+
+def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
+    row = instance(_I.LIVE)
+    running = session(_S.RUNNING, deadline=START + timedelta(minutes=72))
+    shown = SessionView(running, view(RequestState.APPROVED).request, row, None, Decimal(0), None)
+    message = ending.ending(about(shown), "/gpu", START)
+    for part in (
+        "4× A100-80GB* at vast of <@U0ALICE> ends",
+        "(1 h 12 min left)",
+        "The approved 6 hours are over.",
+        "$3.50 of at most $30.00",
+        "its disk goes with it",
+        "`/gpu extend ymabv2 2h`",
+    ):
+        assert part in message.text
+    assert labels(message) == ["Ask for more time…", "It is done", "Stop now"]
+    assert labels(ending.ending(about(shown, inside=True), "/gpu", START))[0] == "Keep 1 hour"
+    assert "waits for a decision" in ending.ending(about(shown, waiting=True), "/gpu", START).text
+    mark = next(block for block in message.blocks if block["type"] == "actions")["elements"][0]["value"]
+    assert mark == f"{running.id}/{about(shown).end_s}"
+    assert "Last call" in ending.last_call(about(shown), START).text
+    moved = ending.ending(about(shown, end_s=1), "/gpu", START)
+    assert "The end was moved" in moved.text
+    assert labels(moved) == []
+
+
 def test_a_warning_after_the_end_needs_no_action() -> None:
     over = SessionView(session(_S.TERMINATED), view(RequestState.APPROVED).request, None, None, Decimal(0), None)
-    assert "needs no action" in owner.ending(over, "/gpu").text
+    assert "needs no action" in ending.ending(about(over), "/gpu", START).text
+    assert (
+        "has ended"
+        in ending.last_call(about(replace(over, session=session(_S.TERMINATED, ended_at=START))), START).text
+    )
+    again = replace(over, session=session(_S.QUEUED))
+    assert "is asked for again" in ending.ending(about(again), "/gpu", START).text
     failed = replace(over, session=session(_S.FAILED, end_reason="No offer was left."))
     assert owner.ended(failed, Decimal(0)).text.endswith("failed. No offer was left. It cost nothing.")
 
@@ -275,8 +317,9 @@ def test_a_run_that_nothing_can_end_has_no_ssh_and_no_button() -> None:
     ready = owner.ready(shown, "/gpu", KAGGLE)
     assert "there is no SSH" in ready.text
     assert "Nothing ends it from outside" in ready.text
-    ending = owner.ending(shown, "/gpu", KAGGLE)
-    assert not [block for block in (*ready.blocks, *ending.blocks) if block["type"] == "actions"]
+    told = ending.ending(about(shown, can_end=False), "/gpu", START)
+    assert "Nothing ends it from outside" in told.text
+    assert not [block for block in (*ready.blocks, *told.blocks) if block["type"] == "actions"]
     assert "used about 1.5 hours of the quota" in owner.ended(shown, Decimal(0), KAGGLE).text
     unseen = replace(shown, instance=instance(_I.LIVE))
     assert "It cost nothing." in owner.ended(unseen, Decimal(0), KAGGLE).text

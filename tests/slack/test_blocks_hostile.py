@@ -20,8 +20,8 @@ from bot.rules.ranking import Ranked, RankedOption
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.commands import Reply
 from bot.services.sessions import Overview, Status
+from bot.slack.blocks import ending, operators, owner, reply
 from bot.slack.blocks import help as help_message
-from bot.slack.blocks import operators, owner, reply
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.parts import Message
@@ -84,10 +84,13 @@ def test_results_and_reminders(view: RequestView, policy: Policy, reached: str, 
 
 
 @quick
-@given(hostile.session_views(), hostile.money)
-def test_direct_messages(view: SessionView, cost: Decimal) -> None:
+@given(hostile.session_views(), hostile.money, st.booleans())
+def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
     check(owner.ready(view, "/gpu"))
-    check(owner.ending(view, "/gpu"))
+    end_s = int(view.session.deadline.timestamp()) if view.session.deadline else 0
+    about = ending.Ending(view, end_s, cost, cost, view.session.end_reason, yes, yes)
+    check(ending.ending(about, "/gpu", START))
+    check(ending.last_call(about, START))
     check(owner.ended(view, cost))
 
 
@@ -96,8 +99,8 @@ def test_direct_messages(view: SessionView, cost: Decimal) -> None:
 def test_list_and_home(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
     overview = Overview(tuple(views), tuple(rows))
     costs = {view.session.id: cost for view in views[:1]}
-    check(listing(overview, costs, "/gpu"))
-    shown = home(overview, tuple(rows), costs, "/gpu")
+    check(listing(overview, costs, "/gpu", START))
+    shown = home(overview, tuple(rows), costs, "/gpu", START)
     assert validate_view(shown) == []
     no_foreign_markup(shown)
 
@@ -105,7 +108,7 @@ def test_list_and_home(views: list[SessionView], rows: list[Any], cost: Decimal)
 @quick
 @given(hostile.request_views(), st.none() | hostile.session_views(), POLICIES, hostile.money, st.booleans())
 def test_status(view: RequestView, session: SessionView | None, policy: Policy, cost: Decimal, mine: bool) -> None:
-    check(status(Status(view, session), policy, cost, mine=mine))
+    check(status(Status(view, session), policy, cost, START, mine=mine))
 
 
 @quick

@@ -18,6 +18,7 @@ from bot.services import (
     approvals,
     deadlines,
     ending,
+    extending,
     invariants,
     lifecycle,
     metering,
@@ -27,16 +28,17 @@ from bot.services import (
     sweep,
 )
 from bot.services.catalog import Catalog
-from bot.services.commands import Cancel, Decide, Provision, Reply, Terminate
+from bot.services.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.context import Context, Hints
 from bot.services.ports import Delivered, DeliveryFailed, Reached
 from ledger.audit import Books, read_books
 from ledger.db import Database
 from ledger.inbox import InboxWriter
-from ledger.models import Instance, Notification, Option
+from ledger.models import Instance, Notification, Option, Session
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import SessionState
 from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
+from ledger.writes import amend
 from providers.base import Provider
 from providers.pacing import LocalPacer
 from providers.reach import ssh_banner
@@ -75,12 +77,16 @@ class Board:
 
     shown: list[tuple[str, str, str, int]] = field(default_factory=list)
     down: bool = False
+    #: Destinations that take no message, whoever sends it.
+    unreachable: set[str] = field(default_factory=set)
     attempts: int = 0
 
     async def deliver(self, notification: Notification) -> Delivered:
         self.attempts += 1
         if self.down:
             raise DeliveryFailed("the board is down")
+        if notification.destination in self.unreachable:
+            raise DeliveryFailed("nobody is there", permanent=True)
         self.shown.append(
             (str(notification.kind), notification.subject, notification.destination, notification.version)
         )
@@ -154,6 +160,19 @@ class World:
     async def end(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
         """End a session by the id of its request as somebody."""
         return await sessions.terminate(self.ctx, Terminate(request_id, facts(actor), reason))
+
+    async def more(self, request_id: str, hours: str = "1", actor: Actor = ALICE, **changes: Any) -> Reply:
+        """Ask for more time for the session of a request as somebody."""
+        self.asked += 1
+        key = str(changes.pop("key", f"more-{self.asked}"))
+        return await extending.extend(self.ctx, Extend(key, request_id, Decimal(hours), facts(actor), **changes))
+
+    async def shorten(self, session_id: str, by: timedelta) -> None:
+        """Bring a session's end in, as a price does that rises and falls again."""
+        async with self.ctx.db.write() as tx:
+            row = await tx.get_one(Session, session_id)
+            assert row.deadline is not None
+            await amend(tx, Session, session_id, deadline=row.deadline - by, due_at=self.clock.now())
 
     async def tick(self, *, again: bool = False) -> int:
         """Everything that the ticker does, once. Returns how much was worked on.

@@ -59,7 +59,9 @@ def _budgets(books: Books) -> list[Violation]:
             spent[entry.session_id] += entry.amount_usd
     found = []
     for session in books.sessions:
-        covers = {grant.approval_id for grant in books.grants if grant.request_id == session.request_id}
+        # An extension is approved under a request of its own.
+        mine = [g for g in books.grants if session.id == g.session_id or session.request_id == g.request_id]
+        covers = {grant.approval_id for grant in mine}
         cap = sum((approvals[a].total_cap_usd or Decimal(0) for a in covers if a in approvals), Decimal(0))
         allowed = cap + _late_usd(books, session)
         if spent[session.id] > allowed:

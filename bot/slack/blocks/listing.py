@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.deadlines import left
 from bot.rules.wording import rate
 from bot.services.sessions import Overview
 from bot.slack.blocks import job as job_words
@@ -16,21 +18,21 @@ from ledger.values import JobRequest, short_id
 SHOWN = 15
 
 
-def listing(overview: Overview, costs_usd: Mapping[str, Decimal], command: str) -> Message:
+def listing(overview: Overview, costs_usd: Mapping[str, Decimal], command: str, now: datetime) -> Message:
     """`costs_usd` is what each session has cost so far, by its id."""
-    blocks = [*sessions(overview.sessions, costs_usd), *requests(overview.requests)]
+    blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests)]
     if not blocks:
         nothing = f"Nothing is running and nothing waits. Ask with {code(f'{command} provision')}."
         return Message(nothing, (section(nothing),))
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
-    spoken = [_session_line(view, costs_usd) for view in overview.sessions[:SHOWN]]
+    spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
     spoken += [_request_line(request) for request in overview.requests[:SHOWN]]
     return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))
 
 
-def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal]) -> list[Block]:
+def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], now: datetime) -> list[Block]:
     """Sections with live sessions."""
-    return _chunks(":computer: *Sessions*", [_session_line(view, costs_usd) for view in views])
+    return _chunks(":computer: *Sessions*", [_session_line(view, costs_usd, now) for view in views])
 
 
 def requests(rows: Sequence[Request]) -> list[Block]:
@@ -47,7 +49,7 @@ def _chunks(title: str, lines: list[str]) -> list[Block]:
     return [section("\n".join(([title] if start == 0 else []) + shown[start : start + 5])) for start in starts]
 
 
-def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal]) -> str:
+def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
     parts = [
         f"{code(short_id(session.id))} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
@@ -59,7 +61,7 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal]) -> str:
     if session.id in costs_usd:
         parts.append(f"{dollars(costs_usd[session.id])} so far")
     if session.deadline:
-        parts.append(f"ends {when(session.deadline)}")
+        parts.append(f"ends {when(session.deadline)} ({left(session.deadline, now)})")
     return " · ".join(parts)
 
 

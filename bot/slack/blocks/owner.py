@@ -1,4 +1,4 @@
-"""The direct messages to the owner of a session: it is ready, it ends soon, it has ended."""
+"""The direct messages to the owner of a session: it is ready, it has ended."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ from ledger.values import short_id
 from providers.base import Capabilities
 
 TERMINATE = "terminate"
+#: What the button *Keep* adds.
+KEEP_HOURS = Decimal(1)
 GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or by hand on its cloud's own page."
 #: Sessions that can still be ended by somebody.
 ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
@@ -50,6 +52,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None) -> 
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} ({hours(Decimal(session.hours))} as approved)")
+        lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
     ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
     end: tuple[Block, ...] = (end_button(session),)
     if able is not None and not able.terminate:
@@ -62,19 +65,6 @@ def _no_address(able: Capabilities | None) -> str:
     if able is None or able.ssh:
         return "The cloud reports no SSH address."
     return "It runs the command that was asked for; there is no SSH."
-
-
-def ending(view: SessionView, command: str, able: Capabilities | None = None) -> Message:
-    """The warning before the approved end."""
-    session = view.session
-    if session.state not in ENDABLE:
-        text = f"Your {what(session)} is ending; this message needs no action."
-        return Message(text, (section(text),))
-    at = when(session.deadline) if session.deadline else "soon"
-    text = f":hourglass: Your *{what(session)}* ends {at}. Save what you need: its disk goes with it."
-    hint = f"For more time ask again with {code(f'{command} provision')}."
-    cannot = able is not None and not able.terminate
-    return Message(f"{text} {hint}", (section(text), context(hint), *(() if cannot else (end_button(session),))))
 
 
 def ended(view: SessionView, cost_usd: Decimal, able: Capabilities | None = None) -> Message:

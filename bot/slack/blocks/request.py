@@ -42,6 +42,7 @@ from ledger.values import JobRequest, short_id
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
 OVERRIDE: Final = "override_12h"
+EXTEND: Final = "extend"
 BUTTONS_MAX: Final = 20
 REASON_MAX: Final = 1_500
 
@@ -52,7 +53,7 @@ def request_message(view: RequestView, policy: Policy, cost_usd: Decimal | None 
     """The message; `cost_usd` is what its session has cost so far."""
     request = view.request
     job = JobRequest.from_json(request.job)
-    extra = request.kind == OVERRIDE
+    extra = request.kind in (OVERRIDE, EXTEND)
     title = f"More time: {job_words.title(job)}" if extra else job_words.title(job)
     ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
     blocks = [header(title), section(ask if extra else f"{ask}\n{job_words.details(job)}")]
@@ -165,6 +166,9 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
     by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
     if request.kind == OVERRIDE:
         said = f":white_check_mark: The time is allowed by {by}{at}."
+        return [said], [section(said)]
+    if request.kind == EXTEND:
+        said = f":white_check_mark: The extra time is approved by {by}{at}."
         return [said], [section(said)]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.deadlines import left, termination_policy
 from bot.rules.policy import Policy
 from bot.services.connecting import ssh_command
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, section, when
+from ledger.models import Session
 from ledger.states import LIVE_SESSION
 
 
-def status(found: Status, policy: Policy, cost_usd: Decimal | None, *, mine: bool) -> Message:
-    """The request as its message shows it, without buttons; its owner also reads how to connect."""
+def status(
+    found: Status, policy: Policy, cost_usd: Decimal | None, now: datetime, *, mine: bool, can_end: bool = True
+) -> Message:
+    """The request as its message shows it, without buttons, then the countdown and what ends the session.
+
+    Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it.
+    """
     shown = request.request_message(found.request, policy, cost_usd)
     blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
     text = shown.text
@@ -21,15 +29,22 @@ def status(found: Status, policy: Policy, cost_usd: Decimal | None, *, mine: boo
     if view is not None:
         lines = [f"Session {code(view.session.id)} is *{view.session.state}*."]
         if view.session.deadline:
-            lines.append(f"Ends {when(view.session.deadline)}.")
+            lines.append(f"Ends {when(view.session.deadline)}" + _countdown(view.session, now))
         if cost_usd is not None:
             lines.append(f"Cost so far {dollars(cost_usd)}.")
         row = view.instance
         if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
+        if view.session.state in owner.ENDABLE:
+            lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end))
         blocks.append(section(" ".join(lines)))
         text = f"{text} {' '.join(lines)}"
         if mine and view.session.state in owner.ENDABLE:
             blocks.append(owner.end_button(view.session))
     blocks.append(context(f"Request {code(found.request.request.id)}"))
     return Message(clip(text, 3_900), tuple(blocks))
+
+
+def _countdown(session: Session, now: datetime) -> str:
+    live = session.deadline is not None and session.state in owner.ENDABLE
+    return f" ({left(session.deadline, now)})." if live and session.deadline else "."

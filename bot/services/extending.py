@@ -1,0 +1,224 @@
+"""More time for a session: taken from what was approved already, or asked for and approved like every spend."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules import duration, extending
+from bot.rules.approval import plan
+from bot.rules.estimate import Estimate
+from bot.rules.extending import EXTEND
+from bot.rules.reminders import next_look
+from bot.rules.wording import hours as say_hours
+from bot.services import access, asking, warning
+from bot.services.commands import Extend, Reply
+from bot.services.context import Context
+from bot.services.offers import estimate_to_json, offer_from_json, offer_to_json
+from bot.services.settling import ends_at, paid_until
+from ledger.events import announce, record
+from ledger.locks import lock_family
+from ledger.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
+from ledger.models import Approval, GrantRow, Instance, Option, Quote, Request, Session, Token
+from ledger.moves import move
+from ledger.reads import resolve
+from ledger.states import GrantState, NotificationKind, RequestState, SessionState
+from ledger.values import Actor, ActorKind, GrantKind, JobRequest, new_id, short_id
+from ledger.writes import Tx, amend
+
+#: A session in one of these has an end that can be moved.
+EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
+
+
+async def extend(ctx: Context, command: Extend) -> Reply:
+    """More time for a session. Codes of success: `kept` (inside what was approved), `asked` (somebody decides)."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            _, found = await resolve(tx, command.session)
+            if found is None:
+                return Reply(False, "no_session", "That request has no session whose time could be extended.")
+            await lock_family(tx, Session, found.id)
+            session = await tx.get_one(Session, found.id, populate_existing=True)
+            reply = await _extend(ctx, tx, session, command, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    if reply.ok:
+        ctx.hints.sessions.set()
+        ctx.hints.outbox.set()
+    return replace(reply, data={**reply.data, "session_id": session.id})
+
+
+async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: datetime) -> Reply:
+    if not await access.may_act(tx, ctx.policy, session, command.decider):
+        return Reply(False, "not_yours", "Only its owner, a fallback contact or an approver can extend this session.")
+    known = await by_inbox_key(tx, command.key)
+    if known is not None:
+        return _asked(known)
+    deadline = session.deadline
+    if session.state not in EXTENDABLE or deadline is None:
+        return Reply(False, "not_running", f"Session {short_id(session.id)} is {session.state}; it has no end to move.")
+    if not warning.same_end(session, command.seen_end_s):
+        return Reply(False, "stale", "The end was moved since that message; nothing was changed.")
+    row = (await instances_of_session(tx, session.id))[-1]
+    provider = ctx.providers.get(row.cloud)
+    if provider is None:
+        return Reply(False, "cloud_gone", f"{row.cloud} is not set up here any more, so nothing can be extended there.")
+    if provider.capabilities.batch:
+        return Reply(False, "cannot_extend", f"A run at {row.cloud} ends by the timeout that it was pushed with.")
+    verdict = duration.check(command.hours, Decimal(session.hours), ctx.policy)
+    if not verdict.allowed:
+        return Reply(False, verdict.code, verdict.sentence)
+    if extending.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
+        return await _keep(tx, session, command, deadline, now)
+    if command.only_inside:
+        sentence = "That is not inside the time and the amount that were approved; ask for an extension."
+        return Reply(False, "outside", sentence)
+    return await _ask(ctx, tx, session, row, command, now)
+
+
+async def is_inside(tx: Tx, session: Session, extra_hours: Decimal) -> bool:
+    """Whether so much more time lies inside what was approved for a session already."""
+    rows = await instances_of_session(tx, session.id)
+    if session.deadline is None or not rows:
+        return False
+    most = await _approved_until(tx, session, rows[-1], session.deadline)
+    return extending.is_inside(session.deadline, extra_hours, most)
+
+
+async def _approved_until(tx: Tx, session: Session, row: Instance, deadline: datetime) -> datetime:
+    """Until when the session may run under its approvals as they stand."""
+    began_at = await billed_since(tx, session.id) or session.created_at
+    end = max(deadline, extending.later(began_at, Decimal(session.hours)))
+    return await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+
+
+async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, now: datetime) -> Reply:
+    end = extending.later(deadline, command.hours)
+    await ends_at(tx, session, end, now)
+    said = f"{say_hours(command.hours)} more, inside what was approved."
+    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind="session.kept", reason=said)
+    await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
+    sentence = f"Session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC: {said}"
+    return Reply(True, "kept", sentence, {"ends_at": end})
+
+
+async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
+    already, reason = Decimal(session.hours), command.reason.strip()
+    gate = extending.gate(already, command.hours, ctx.policy)
+    if gate and not reason:
+        return Reply(False, "reason_needed", f'{gate} Say why: /gpu extend {short_id(session.id)} 2h for="…".')
+    if len(reason) > ctx.policy.max_reason_chars:
+        sentence = f"The reason has {len(reason)} characters; {ctx.policy.max_reason_chars} is the most."
+        return Reply(False, "reason_too_long", sentence)
+    waiting = await waiting_extensions(tx, session.request_id)
+    if waiting:
+        sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
+        return Reply(False, "already_asked", sentence, {"request_id": waiting[0].id})
+    parent = await tx.get_one(Request, session.request_id)
+    job = replace(JobRequest.from_json(parent.job), hours=command.hours, already_hours=already, reason=reason)
+    costs = extending.estimate(row.price_usd_h, command.hours, ctx.policy)
+    by_people = replace(ctx.policy, auto_approve_below_usd=None)
+    needed = plan(by_people, costs.worst_usd, costs.expected_usd, already + command.hours, RequestState.APPROVED)
+    # After the end there is nothing left to extend, so the question is over then.
+    expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(session.deadline or now, now))
+    asked = Request(
+        id=new_id("req", now),
+        kind=EXTEND,
+        state=RequestState.PENDING,
+        quote_version=1,
+        inbox_key=command.key,
+        parent_id=parent.id,
+        requester=command.decider.actor.ref,
+        job=job.to_json(),
+        reason=reason,
+        channel=parent.channel,
+        rule=f"{needed.rule} {gate or f'It is {say_hours(already + command.hours)} in all then.'}",
+        required_approvals=needed.required,
+        expires_at=expires_at,
+        created_at=now,
+        due_at=next_look(now, expires_at, now, ctx.policy.remind_after_s),
+    )
+    tx.add(asked)
+    await tx.flush()
+    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind="request.made", after=asked.state)
+    await _offer(tx, asked, row, costs, now)
+    await asking.show_again(tx, asked, now)
+    await warning.refresh(tx, session, now)
+    return _asked(asked)
+
+
+async def _offer(tx: Tx, asked: Request, row: Instance, costs: Estimate, now: datetime) -> None:
+    """The quote of an extension has one option: the instance that runs, at what it is billed now."""
+    offer = replace(offer_from_json(row.offer), price_usd_h=row.price_usd_h, fetched_at=now)
+    quote = Quote(id=new_id("quo", now), request_id=asked.id, version=1, created_at=now, expires_at=asked.expires_at)
+    tx.add(quote)
+    await tx.flush()
+    option = Option(
+        id=new_id("opt", now),
+        quote_id=quote.id,
+        rank=1,
+        cloud=row.cloud,
+        offer_key=offer.key,
+        price_usd_h=row.price_usd_h,
+        best_usd=costs.best_usd,
+        expected_usd=costs.expected_usd,
+        worst_usd=costs.worst_usd,
+        why="the machine that runs now",
+        offer=offer_to_json(offer),
+        estimate=estimate_to_json(costs),
+    )
+    tx.add(option)
+    for action, option_id in (("approve", option.id), ("reject", None)):
+        token = secrets.token_urlsafe(18)
+        tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
+    await tx.flush()
+
+
+def _asked(request: Request) -> Reply:
+    more, short = say_hours(JobRequest.from_json(request.job).hours), short_id(request.id)
+    sentence = f"Request {short} for {more} more is shown to those who decide; the end stands until then."
+    return Reply(True, "asked", sentence, {"request_id": request.id})
+
+
+async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime) -> None:
+    """The last approval of an extension: reserve its amount, and move the session's end, in the same transaction."""
+    if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
+        raise ValueError(f"approval {approval.id} covers no amount")
+    actor, job = Actor.from_ref(approval.approver), JobRequest.from_json(request.job)
+    seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
+    authority = GrantRow(
+        id=new_id("grt", now),
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session.id,
+        kind=GrantKind.EXTEND,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=approval.price_cap_usd_h,
+        total_cap_usd=approval.total_cap_usd,
+        hours=str(job.hours),
+        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
+        created_at=now,
+    )
+    tx.add(authority)
+    await tx.flush()
+    await asking.reserve(tx, authority, now)
+    total = Decimal(session.hours) + job.hours
+    await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
+    await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
+    row = (await instances_of_session(tx, session.id))[-1]
+    # Where the approved amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
+    end = extending.later(session.deadline, job.hours)
+    end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+    await ends_at(tx, session, end, now)
+    said = f"{say_hours(job.hours)} more: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
+    record(tx, at=now, actor=actor, subject=session.id, kind="session.extended", reason=said)
+    await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
+    for ref in sorted({session.owner, request.requester}):
+        person = Actor.from_ref(ref)
+        if person.kind is ActorKind.SLACK:
+            body, subject = {"text": said}, f"{request.id}/extended"
+            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=person.id, body=body)

@@ -1,0 +1,64 @@
+"""The message before the end of a session: one per end, updated at each warning, and told where somebody reads it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.services.context import Context
+from ledger.events import announce
+from ledger.lookups import notification_of, notifications_of
+from ledger.models import Session
+from ledger.states import NotificationKind, NotificationState
+from ledger.values import Actor, ActorKind
+from ledger.writes import Tx
+
+ENDING = NotificationKind.SESSION_ENDING
+LAST_CALL = NotificationKind.SESSION_LAST_CALL
+
+
+def subject_of(session: Session) -> str:
+    """What a message about the end that stands now is filed under: another end is another message."""
+    if session.deadline is None:
+        raise ValueError(f"{session.id} has no end to speak of")
+    return f"{session.id}/{int(session.deadline.timestamp())}"
+
+
+def same_end(session: Session, seen_end_s: int | None) -> bool:
+    """Whether a message that spoke of the end at `seen_end_s` (seconds since 1970; None: of no end) is still right."""
+    return seen_end_s is None or (session.deadline is not None and int(session.deadline.timestamp()) == seen_end_s)
+
+
+async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: bool) -> None:
+    """Show the warning, or bring it up to date. An edit notifies nobody, so the last is a message of its own too."""
+    subject = subject_of(session)
+    owner = Actor.from_ref(session.owner)
+    told = {row.destination for row in await notifications_of(tx, ENDING, subject)}
+    told |= {owner.id} if owner.kind is ActorKind.SLACK else set(_others(ctx, session))
+    for destination in sorted(told):
+        await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
+        if last:
+            await announce(tx, at=now, kind=LAST_CALL, subject=subject, destination=destination)
+
+
+async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+    """Tell the fallback contacts when the owner was tried and is not reached. Each is told once per end."""
+    owner, subject = Actor.from_ref(session.owner), subject_of(session)
+    row = await notification_of(tx, ENDING, subject, owner.id)
+    if row is None or row.sent_version > 0 or (row.state is not NotificationState.DEAD and row.tries == 0):
+        return
+    told = {one.destination for one in await notifications_of(tx, ENDING, subject)}
+    for destination in _others(ctx, session):
+        if destination not in told:
+            await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
+
+
+async def refresh(tx: Tx, session: Session, now: datetime) -> None:
+    """What was said about the end that stands is not right any more: show it anew, without its buttons."""
+    if session.deadline is not None and session.warned_at is not None:
+        subject = subject_of(session)
+        for row in await notifications_of(tx, ENDING, subject):
+            await announce(tx, at=now, kind=ENDING, subject=subject, destination=row.destination)
+
+
+def _others(ctx: Context, session: Session) -> tuple[str, ...]:
+    return ctx.policy.fallback_contacts or (session.channel,)

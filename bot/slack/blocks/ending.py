@@ -1,0 +1,123 @@
+"""The message before the end of a session: what ends when and why, what it cost, what is lost, and what can be done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.deadlines import left
+from bot.slack.blocks.owner import ENDABLE, GOES_ON, KEEP_HOURS, TERMINATE, what
+from bot.slack.blocks.parts import (
+    SENTENCE_MAX,
+    Block,
+    Message,
+    actions,
+    button,
+    code,
+    confirm,
+    context,
+    dollars,
+    person,
+    safe,
+    say_hours,
+    section,
+    when,
+)
+from ledger.models import Session
+from ledger.reads import SessionView
+from ledger.values import short_id
+
+KEEP: Final = "keep"
+EXTEND: Final = "extend"
+DONE: Final = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a warning shows. `end_s` is the end that it is about, in seconds since 1970; another one may stand by now.
+
+    `why` says which limit is reached then; `cap_usd` is what is approved in all; `inside` whether one more hour lies
+    inside that; `waiting` whether more time is asked for and not decided; `can_end` whether a call ends it.
+    """
+
+    view: SessionView
+    end_s: int
+    cost_usd: Decimal
+    cap_usd: Decimal
+    why: str
+    inside: bool
+    waiting: bool
+    can_end: bool = True
+
+
+def ending(shown: Ending, command: str, now: datetime) -> Message:
+    """The warning, or what became of it; `command` is the slash command."""
+    over = _moved(shown)
+    if over is not None:
+        return over
+    session, row = shown.view.session, shown.view.instance
+    end = session.deadline or now
+    at = f" at {safe(row.cloud, 40)}" if row else ""
+    lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
+    facts = [f"*Why*: {safe(shown.why, SENTENCE_MAX)}"] if shown.why else []
+    facts.append(f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.")
+    facts.append("*What is lost*: its disk goes with it, so save what you need." if shown.can_end else GOES_ON)
+    if shown.waiting:
+        facts.append("More time is asked for and waits for a decision; until then this end stands.")
+    short = short_id(session.id)
+    hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} done {short}')}."
+    blocks = [section(lead), section("\n".join(facts)), *(_buttons(shown) if shown.can_end else ()), context(hint)]
+    return Message(" ".join([lead, *facts, hint]), tuple(blocks))
+
+
+def last_call(shown: Ending, now: datetime) -> Message:
+    """The last warning is a message of its own, because nobody hears of an edit."""
+    over = _moved(shown)
+    if over is not None:
+        return over
+    session = shown.view.session
+    end = session.deadline or now
+    text = f":rotating_light: Last call: the *{what(session)}* of {person(session.owner)} ends {when(end)}."
+    return Message(f"{text} The buttons are in the message above.", (section(text), context("The buttons are above.")))
+
+
+def _moved(shown: Ending) -> Message | None:
+    """What is said when the end that the message spoke of does not stand any more; None while it does."""
+    session = shown.view.session
+    if session.state not in ENDABLE:
+        gone = session.ended_at is not None
+        text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}; this message needs no action."
+    elif session.deadline is None:
+        text = f"The *{what(session)}* is asked for again; this message needs no action."
+    elif int(session.deadline.timestamp()) != shown.end_s:
+        text = f":white_check_mark: The end was moved: the *{what(session)}* now ends {when(session.deadline)}."
+    else:
+        return None
+    return Message(text, (section(text),))
+
+
+def _buttons(shown: Ending) -> list[Block]:
+    session = shown.view.session
+    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    more = say_hours(KEEP_HOURS)
+    if shown.inside:
+        first = button(f"Keep {more}", f"{KEEP}:{short}", mark, style="primary", label=f"Keep session {short} {more}")
+    else:
+        label = f"Ask for more time for session {short}"
+        first = button("Ask for more time…", f"{EXTEND}:{short}", mark, style="primary", label=label)
+    return [actions(first, _done(session, mark), _stop(session, mark))]
+
+
+def _done(session: Session, mark: str) -> Block:
+    short = short_id(session.id)
+    ask = confirm("Is the work done?", f"{what(session)} is ended and its disk is deleted.", "It is done")
+    return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=ask)
+
+
+def _stop(session: Session, mark: str) -> Block:
+    short = short_id(session.id)
+    ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+    label = f"End session {short} now"
+    return button("Stop now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=ask)

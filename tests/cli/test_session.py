@@ -1,0 +1,74 @@
+"""`gpu-shopper session`: the same services as behind every other door, as whoever is logged in."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.lazy import build
+from ledger.audit import Books, read_books
+from ledger.db import Database
+from ledger.states import RequestState, SessionState
+from migrations import run as schema
+from tests.support import rows
+from tests.support.clock import START
+from tests.support.databases import sqlite_url
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ledger of this test's own with one running session, and a policy that lets whoever is logged in approve."""
+    found = sqlite_url(tmp_path / "ledger.db")
+    policy = tmp_path / "policy.yml"
+    policy.write_text(f"policy: {{approvers: ['operator:{getpass.getuser()}']}}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", found)
+    monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
+    monkeypatch.setenv("GPU_SHOPPER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("VAST_API_KEY", "0" * 64)
+
+    async def within() -> None:
+        db = Database(found)
+        await schema.upgrade(db)
+        async with db.write() as tx:
+            request = await rows.request(tx, RequestState.APPROVED, at=START)
+            session = await rows.session(tx, SessionState.RUNNING, of=request)
+            await rows.instance(tx, of=session)
+        await db.close()
+
+    asyncio.run(within())
+    return found
+
+
+def books(url: str) -> Books:
+    async def within() -> Books:
+        db = Database(url)
+        found = await read_books(db)
+        await db.close()
+        return found
+
+    return asyncio.run(within())
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(build(), ["session", *arguments])
+    return result.exit_code, result.output
+
+
+def test_extend_asks_and_done_ends(url: str) -> None:
+    (session,) = books(url).sessions
+    code, said = run("extend", session.id, "90m", "--reason", "one more epoch")
+    assert (code, "1.5 hours more is shown to those who decide" in said) == (0, True)
+    asked = next(row for row in books(url).requests if row.kind == "extend")
+    assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
+    code, said = run("extend", session.id, "soon")
+    assert (code, "90m" in said) == (1, True)
+    assert run("extend", "zzzzzz", "1h")[0] == 1
+    assert run("done", session.id, "--failed")[0] == 0
+    assert books(url).sessions[0].end_code == "work_failed"
+    code, said = run("terminate", session.id)
+    assert (code, "is ending already" in said) == (1, True)

@@ -1,0 +1,86 @@
+"""The warning before an end and its buttons, as the owner, an approver and others see them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bot.practice.model import Message
+from bot.practice.reader import all_text, buttons
+from ledger.models import Session
+from ledger.states import SessionState
+from tests.slack.conftest import Stage
+from tests.slack.test_commands import private, running
+
+
+async def session(stage: Stage) -> Session:
+    return (await stage.w.books()).sessions[0]
+
+
+async def before_the_end(stage: Stage, minutes: int) -> Message:
+    """Go to so long before the end; the newest direct message to alice."""
+    row = await session(stage)
+    assert row.deadline is not None
+    stage.w.clock.advance(row.deadline - timedelta(minutes=minutes) - stage.w.clock.now())
+    await stage.settle()
+    return stage.ws.dm_messages("alice")[-1]
+
+
+def action(message: Message, verb: str) -> str:
+    return next(str(b["action_id"]) for b in buttons(message) if str(b["action_id"]).startswith(f"{verb}:"))
+
+
+async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
+    await running(stage)
+    warning = await before_the_end(stage, 60)
+    assert "(1 h 00 min left)" in all_text(warning)
+    old = (await session(stage)).deadline
+    await stage.click("alice", warning, action(warning, "extend"))
+    await stage.submit("alice", {"hours": "2h", "for": "one more epoch"})
+    assert "waits for a decision" in all_text(stage.ws.now(warning))
+    asked = stage.message()
+    assert "More time: 1× RTX4090 for 2 hours" in all_text(asked)
+    assert "It is 4 hours in all then." in all_text(asked)
+    await stage.click("bob", asked, stage.approve_button(asked))
+    assert "The extra time is approved by <@U0BOB>" in all_text(stage.ws.now(asked))
+    row = await session(stage)
+    assert old is not None
+    assert row.deadline == old + timedelta(hours=2)
+    assert "The end was moved" in all_text(stage.ws.now(warning))
+    assert buttons(stage.ws.now(warning)) == []
+    assert "2 hours more" in all_text(stage.ws.dm_messages("alice")[-1])
+    # Whoever still has the old message on the screen changes nothing with it.
+    await stage.click("alice", warning, action(warning, "terminate"))
+    assert "nothing was changed" in stage.ws.dm_messages("alice")[-1].text
+    assert (await session(stage)).state is SessionState.RUNNING
+
+
+async def test_it_is_done_and_words(stage: Stage) -> None:
+    await running(stage)
+    row = await session(stage)
+    await stage.command("dave", f"/gpu extend {row.id[-6:]} 1h")
+    assert "Only its owner" in private(stage, "dave").text
+    await stage.command("alice", f'/gpu extend {row.id[-6:]} 1h for="one more epoch"')
+    assert "waits" not in private(stage, "alice").text
+    assert "is shown to those who decide" in private(stage, "alice").text
+    await stage.command("alice", f"/gpu status {row.id[-6:]}")
+    told = all_text(private(stage, "alice"))
+    assert "min left)" in told
+    assert "told 1 hour, 30 minutes, 10 minutes and 2 minutes before" in told
+    warning = await before_the_end(stage, 10)
+    await stage.click("alice", warning, action(warning, "done"))
+    assert ((await session(stage)).state, (await session(stage)).end_code) == (SessionState.TERMINATING, "completed")
+    assert "is ending" in all_text(stage.ws.now(warning))
+    await stage.command("alice", f"/gpu done {row.id[-6:]} failed")
+    assert "is ending already" in private(stage, "alice").text
+
+
+async def test_what_lies_inside_the_approval_is_kept_with_one_click(stage: Stage) -> None:
+    await running(stage)
+    row = await session(stage)
+    assert row.deadline is not None
+    await stage.w.shorten(row.id, timedelta(hours=1))
+    warning = await before_the_end(stage, 30)
+    assert [b["text"]["text"] for b in buttons(warning)] == ["Keep 1 hour", "It is done", "Stop now"]
+    await stage.click("alice", warning, action(warning, "keep"))
+    assert (await session(stage)).deadline == row.deadline
+    assert "inside what was approved" in stage.ws.dm_messages("alice")[-1].text
