@@ -59,6 +59,12 @@ async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]
     return list(await tx.scalars(select(Request).where(*mine)))
 
 
+async def open_starts(tx: AsyncSession, session_id: str) -> list[GrantRow]:
+    """Authority to start a stopped session again that was not used yet."""
+    mine = (GrantRow.session_id == session_id, GrantRow.kind == "start", GrantRow.state == GrantState.OPEN)
+    return list(await tx.scalars(select(GrantRow).where(*mine)))
+
+
 async def extension_caps(tx: AsyncSession, session_id: str) -> Decimal:
     """Dollars that approved extensions added to what a session may cost."""
     mine = (GrantRow.session_id == session_id, GrantRow.kind == "extend", GrantRow.state != GrantState.VOID)

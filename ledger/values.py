@@ -255,6 +255,7 @@ class GrantKind(StrEnum):
     CREATE = "create"
     REPLACE = "replace"
     EXTEND = "extend"
+    START = "start"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
         "keys": Entry("API keys of programs and people: create, list, revoke."),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
-        "session": Entry("One running session: extend it, or say that its work is done."),
+        "session": Entry("One running session: extend, stop, start, restart or end it."),
         "strays": Entry("Instances of ours without a row of their own: list, condemn."),
         "profiles": Entry("What is peculiar to each cloud and what ends its meter: show, lint."),
         "version": Entry("Print the version."),

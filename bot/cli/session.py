@@ -12,8 +12,9 @@ from bot.cli.shared import explained, fail, private_umask, settings
 from bot.clock import SystemClock
 from bot.rules.approval import DeciderFacts
 from bot.rules.grammar_words import KEYS, BadWord
-from bot.services import extending, sessions
-from bot.services.commands import Done, Extend, Reply, Terminate
+from bot.rules.switching import Order
+from bot.services import extending, sessions, switching
+from bot.services.commands import Done, Extend, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.wiring import build_context, close
 from ledger.values import Actor, ActorKind, new_id
@@ -66,10 +67,30 @@ def extend(
 
 @app.command()
 def done(
-    session: str = SESSION, failed: bool = typer.Option(False, "--failed", help="The work did not succeed.")
+    session: str = SESSION,
+    failed: bool = typer.Option(False, "--failed", help="The work did not succeed."),
+    preserve: bool = typer.Option(False, "--preserve", help="Stop it instead, and keep its disk until its end."),
 ) -> None:
     """Say that the work is done, which ends the session."""
-    _answered(lambda ctx: sessions.done(ctx, Done(session, _operator(), succeeded=not failed)))
+    _answered(lambda ctx: sessions.done(ctx, Done(session, _operator(), succeeded=not failed, preserve=preserve)))
+
+
+@app.command()
+def stop(session: str = SESSION) -> None:
+    """Stop its machine, where that saves money; the disk stays."""
+    _answered(lambda ctx: switching.switch(ctx, Switch(session, _operator(), Order.STOP)))
+
+
+@app.command()
+def start(session: str = SESSION) -> None:
+    """Start its stopped machine."""
+    _answered(lambda ctx: switching.switch(ctx, Switch(session, _operator(), Order.START)))
+
+
+@app.command()
+def restart(session: str = SESSION) -> None:
+    """Restart its machine in place."""
+    _answered(lambda ctx: switching.switch(ctx, Switch(session, _operator(), Order.RESTART)))
 
 
 @app.command()

@@ -41,7 +41,7 @@ class Command:
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`. Of `extend`, `hours` is how much more and `text` why;
-    of `done`, `action` is `success` or `failed`.
+    of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`.
     """
 
     name: str
@@ -81,6 +81,13 @@ _FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in",
 _BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
+#: What may follow the id of `done`: the word → which field of the command it sets, and to what.
+_DONE = {
+    **dict.fromkeys(("success", "succeeded", "ok"), ("action", "success")),
+    **dict.fromkeys(("failed", "failure"), ("action", "failed")),
+    **dict.fromkeys(("destroy", "delete"), ("text", "destroy")),
+    **dict.fromkeys(("preserve", "keep"), ("text", "preserve")),
+}
 _UNITS = r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*"
 
 
@@ -178,11 +185,13 @@ def _read_more(sub: Subcommand, words: list[Token], line: str, policy: Policy) -
 
 def _read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
     named = _read_id(sub, words[:1], line, policy)
-    said = words[1].value.lower() if len(words) > 1 else "success"
-    outcome = {"success": "success", "ok": "success", "succeeded": "success", "failed": "failed", "failure": "failed"}
-    if said not in outcome or len(words) > 2:
-        raise _Wrong(words[2] if said in outcome else words[1], f"{sub.name} takes success or failed after the id.")
-    return replace(named, action=outcome[said])
+    found: dict[str, str] = {}
+    for word in words[1:]:
+        kind, value = _DONE.get(word.value.lower(), ("", ""))
+        if not kind or kind in found:
+            raise _Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.")
+        found[kind] = value
+    return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
 
 
 def _read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:

@@ -72,12 +72,15 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     ),
     Subcommand(
         "done",
-        "done ID [success|failed]",
-        "The work is done: end the machine and note how it went.",
-        "done 4k7m2p success",
+        "done ID [success|failed] [destroy|preserve]",
+        "The work is done: end the machine, or stop it and keep its disk until its end.",
+        "done 4k7m2p success destroy",
         Shape.DONE,
         ("finish",),
     ),
+    Subcommand("stop", "stop ID", "Stop a machine where that saves money; its disk stays.", "stop 4k7m2p", Shape.ID),
+    Subcommand("start", "start ID", "Start a stopped machine.", "start 4k7m2p", Shape.ID),
+    Subcommand("restart", "restart ID", "Restart a machine in place.", "restart 4k7m2p", Shape.ID, ("reboot",)),
     Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
     Subcommand(
         "key",

@@ -38,7 +38,9 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         if reached:
             await _ready(ctx, tx, row, now)
             return True
-        problem = _problem(ctx, row, item, now)
+        # One that was ready before was started again: its disk is worth more than the wait, so people decide.
+        again = (await tx.get_one(Session, row.session_id)).ready_at is not None
+        problem = None if again else _problem(ctx, row, item, now)
         if problem is None:
             return False
         await end_instance(tx, row, problem[0], problem[1], now, SYSTEM)
@@ -64,7 +66,7 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
 async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
     session = await tx.get_one(Session, row.session_id)
-    if session.state is SessionState.PROVISIONING:
+    if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:
             await move(tx, Session, session.id, SessionState.RUNNING, at=now, actor=SYSTEM, values={"ready_at": now})
         except StaleMove:

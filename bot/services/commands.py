@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.approval import DeciderFacts
+from bot.rules.switching import Order
 from ledger.values import Actor, JobRequest
 
 
@@ -69,12 +70,25 @@ class Terminate:
 
 
 @dataclass(frozen=True, slots=True)
+class Switch:
+    """Stop, start or restart a session."""
+
+    session: str
+    decider: DeciderFacts
+    order: Order
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
-    """The work of a session is done: end it. `succeeded` is what its owner says about the outcome."""
+    """The work of a session is done: end it. `succeeded` is what its owner says about the outcome.
+
+    `preserve` stops it instead, so that its disk is there until the approved end.
+    """
 
     session: str
     decider: DeciderFacts
     succeeded: bool = True
+    preserve: bool = False
     seen_end_s: int | None = None
 
 

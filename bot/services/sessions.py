@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from bot.services import access, warning
-from bot.services.commands import Done, Reply, Terminate
+from bot.rules.switching import Order
+from bot.services import access, switching, warning
+from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
+from ledger.events import record
 from ledger.lookups import open_instances_of_session
 from ledger.models import Request
 from ledger.moves import StaleMove
@@ -54,9 +56,25 @@ async def terminate(ctx: Context, command: Terminate) -> Reply:
 
 
 async def done(ctx: Context, command: Done) -> Reply:
-    """The work is done: end the session, and say in the ledger how it went."""
+    """The work is done: end the session, or stop it to keep its disk, and say in the ledger how it went."""
+    if command.preserve:
+        return await _preserve(ctx, command)
     sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
     return await _end(ctx, command, "completed" if command.succeeded else "work_failed", sentence)
+
+
+async def _preserve(ctx: Context, command: Done) -> Reply:
+    reply = await switching.switch(ctx, Switch(command.session, command.decider, Order.STOP))
+    if not reply.ok:
+        hint = "The session goes on: /gpu done ID destroy ends it with its disk."
+        return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
+    how = "The work is done" if command.succeeded else "The work failed"
+    session_id, actor, now = str(reply.data["session_id"]), command.decider.actor, ctx.clock.now()
+    async with ctx.db.write() as tx:
+        record(
+            tx, at=now, actor=actor, subject=session_id, kind="session.work_over", reason=f"{how}; the disk is kept."
+        )
+    return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence}")
 
 
 async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:

@@ -22,6 +22,7 @@ from bot.services.metering import billed_time
 from bot.services.runs import close_run
 from bot.services.settling import adopt, check_rate, gone
 from bot.services.strays import note_strays
+from bot.services.switching import follow
 from ledger.lookups import open_instances
 from ledger.models import GrantRow, Instance, Request
 from ledger.moves import StaleMove
@@ -92,6 +93,8 @@ def _should_be_listed(row: Instance, listing: Listing, provider: Provider) -> bo
 
 
 def _is_urgent(row: Instance) -> bool:
+    if row.wanted is not None:
+        return True
     return row.state is not InstanceState.STOPPED and (row.state is not InstanceState.LIVE or row.reachable_at is None)
 
 
@@ -154,6 +157,8 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
                 if not await check_rate(tx, fresh, grant, item, now):
                     return True
+    if await follow(ctx, row, item):
+        return True
     if row.state is InstanceState.LIVE and row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)
     return bool(changes)

@@ -7,8 +7,9 @@ from typing import Final
 
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
-from bot.services import approvals, extending, keys, planning, provisioning, sessions
-from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Terminate
+from bot.rules.switching import Order
+from bot.services import approvals, extending, keys, planning, provisioning, sessions, switching
+from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
 from bot.slack import charts, modals
@@ -115,9 +116,15 @@ async def _extend(desk: Desk, job: Job, parsed: Command) -> None:
 
 async def _done(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
-    await desk.say(
-        job, answer(await sessions.done(desk.ctx, Done(parsed.target, facts, succeeded=parsed.action == "success")))
-    )
+    succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
+    done = Done(parsed.target, facts, succeeded=succeeded, preserve=preserve)
+    await desk.say(job, answer(await sessions.done(desk.ctx, done)))
+
+
+async def _switch(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    order = Switch(parsed.target, facts, Order(parsed.name))
+    await desk.say(job, answer(await switching.switch(desk.ctx, order)))
 
 
 async def _cancel(desk: Desk, job: Job, parsed: Command) -> None:
@@ -150,6 +157,9 @@ HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] =
     "terminate": _terminate,
     "extend": _extend,
     "done": _done,
+    "stop": _switch,
+    "start": _switch,
+    "restart": _switch,
     "cancel": _cancel,
     "key": _key,
     "profile": _profile,

@@ -95,6 +95,9 @@ class Instance(Claimable, Base):
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: What somebody ordered of it and the cloud does not show yet (stop, start or restart), and when.
+    wanted: Mapped[str | None] = mapped_column(SafeString(16))
+    wanted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The error's code when the create was refused, or why it was ended; the sentence people read about it.
     outcome_code: Mapped[str] = mapped_column(SafeString(32), default="")
     outcome: Mapped[str] = mapped_column(SafeText, default="")

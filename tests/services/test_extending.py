@@ -30,10 +30,10 @@ async def extension(w: World) -> Request:
     return next(row for row in reversed((await w.books()).requests) if row.kind == "extend")
 
 
-async def asked(w: World, hours: str = "1", **changes: object) -> str:
+async def asked(w: World, hours: str = "1") -> str:
     """A running session for whose time more was asked; the id of that question."""
     running = await w.running()
-    reply = await w.more(running, hours, **changes)
+    reply = await w.more(running, hours)
     assert reply.code == "asked", reply
     return str(reply.data["request_id"])
 

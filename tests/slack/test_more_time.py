@@ -84,3 +84,25 @@ async def test_what_lies_inside_the_approval_is_kept_with_one_click(stage: Stage
     await stage.click("alice", warning, action(warning, "keep"))
     assert (await session(stage)).deadline == row.deadline
     assert "inside what was approved" in stage.ws.dm_messages("alice")[-1].text
+
+
+async def test_stop_and_start_say_what_happens_to_the_meter(stage: Stage) -> None:
+    await running(stage)
+    row = await session(stage)
+    short = row.id[-6:]
+    (instance,) = (await stage.w.books()).instances
+    can = stage.ctx.providers[instance.cloud].capabilities
+    assert can.stop
+    assert not can.billing.gpu_while_stopped
+    await stage.command("dave", f"/gpu stop {short}")
+    assert "Only its owner or an approver can stop" in private(stage, "dave").text
+    await stage.command("alice", f"/gpu start {short}")
+    assert "there is nothing to start" in private(stage, "alice").text
+    await stage.command("alice", f"/gpu done {short} success preserve")
+    assert "the GPU costs nothing then" in private(stage, "alice").text
+    await stage.w.run(60, 20)
+    await stage.command("alice", f"/gpu status {short}")
+    assert "*stopped*" in all_text(private(stage, "alice"))
+    await stage.command("alice", f"/gpu start {short}")
+    await stage.w.run(120, 20)
+    assert (await session(stage)).state is SessionState.RUNNING

@@ -10,7 +10,7 @@ from ledger.values import Grant
 from providers.base import InstanceSpec, ObservedInstance, Provider
 
 
-class _InFront:
+class InFront:
     """Everything that is not replaced goes to the real adapter."""
 
     def __init__(self, inner: Provider) -> None:
@@ -20,7 +20,7 @@ class _InFront:
         return getattr(self.inner, name)
 
 
-class _Dying(_InFront):
+class _Dying(InFront):
     def __init__(self, inner: Provider, *, after: bool) -> None:
         super().__init__(inner)
         self._after = after
@@ -31,7 +31,7 @@ class _Dying(_InFront):
         raise asyncio.CancelledError
 
 
-class Gate(_InFront):
+class Gate(InFront):
     """Creates wait at `entered` until `go` is set, before anything is sent."""
 
     def __init__(self, inner: Provider) -> None:
@@ -69,7 +69,7 @@ def dying(*, after: bool) -> Callable[[Provider], Provider]:
 
 def alive(provider: Provider) -> Provider:
     """The adapter itself again, as a restarted process has it."""
-    return cast("_InFront", provider).inner
+    return cast("InFront", provider).inner
 
 
 def gated(provider: Provider) -> Provider:

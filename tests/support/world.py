@@ -26,6 +26,7 @@ from bot.services import (
     requests,
     sessions,
     sweep,
+    switching,
 )
 from bot.services.catalog import Catalog
 from bot.services.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
@@ -181,7 +182,8 @@ class World:
         """
         done = await requests.quote_due(self.ctx) + await requests.expire_due(self.ctx)
         done += await lifecycle.send_due(self.ctx) + await lifecycle.resolve_due(self.ctx)
-        done += await ending.terminate_due(self.ctx) + await deadlines.deadlines_due(self.ctx)
+        done += await ending.terminate_due(self.ctx) + await switching.switch_due(self.ctx)
+        done += await deadlines.deadlines_due(self.ctx)
         done += await metering.accrue_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):

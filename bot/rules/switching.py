@@ -1,0 +1,59 @@
+"""Stop, start and restart: whether they can be ordered, and what each does to the meter, by what a cloud can do."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+from bot.rules.wording import Verdict, rate
+from ledger.states import SessionState
+from providers.base import Capabilities
+
+
+class Order(StrEnum):
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+
+
+#: From which state of the session each can be ordered.
+_FROM = {Order.STOP: SessionState.RUNNING, Order.START: SessionState.STOPPED, Order.RESTART: SessionState.RUNNING}
+
+
+def judge(
+    order: Order,
+    cloud: str,
+    able: Capabilities,
+    state: SessionState,
+    wanted: str | None,
+    storage_usd_h: Decimal,
+    deadline: datetime | None,
+) -> Verdict:
+    """Whether `order` can be given. `wanted` is an order that is under way, `storage_usd_h` what the disk costs."""
+    if state is not _FROM[order]:
+        return _no("wrong_state", f"The session is {state}, so there is nothing to {order}.")
+    if wanted is not None:
+        return _no("under_way", f"A {wanted} is under way already; it is confirmed when the cloud shows it.")
+    if order is Order.RESTART:
+        if not able.restart:
+            return _no("cannot_restart", f"{cloud} has no restart; restart the program inside the machine instead.")
+        return Verdict(True, "ordered", "The restart is ordered; the meter runs on, and the disk stays.")
+    if not able.stop:
+        sentence = f"{cloud} cannot stop a machine; only its end stops the meter, and its disk goes with it."
+        return _no("cannot_stop", sentence)
+    if order is Order.START:
+        said = "The start is ordered; from then on the GPU is billed again, up to what was approved."
+        return Verdict(True, "ordered", said)
+    if able.billing.gpu_while_stopped:
+        sentence = f"A stopped machine at {cloud} still bills its GPU, so a stop saves nothing; only its end does."
+        return _no("stop_saves_nothing", sentence)
+    billed = able.billing.storage_while_stopped
+    disk = f"its disk goes on at {rate(storage_usd_h)}" if billed else "its disk costs nothing"
+    until = f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC, when it goes" if deadline else ""
+    warning = "The GPU may be rented by others meanwhile, so a start can fail."
+    return Verdict(True, "ordered", f"The stop is ordered: the GPU costs nothing then, {disk}{until}. {warning}")
+
+
+def _no(code: str, sentence: str) -> Verdict:
+    return Verdict(False, code, sentence)

@@ -1,0 +1,198 @@
+"""Stop, start and restart: ordered by a person, carried out by the ticker, and believed when the cloud shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+
+from bot.rules.switching import Order, judge
+from bot.services import access, asking, recovery
+from bot.services.commands import Reply, Switch
+from bot.services.context import Context
+from bot.services.ending import page
+from ledger.claims import Claim, claim, release
+from ledger.events import announce, record
+from ledger.locks import lock_family
+from ledger.lookups import instances_of_session, next_numbers, open_starts
+from ledger.models import GrantRow, Instance, Request, Session
+from ledger.moves import StaleMove, move
+from ledger.reads import resolve
+from ledger.states import GrantState, InstanceState, NotificationKind, SessionState
+from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
+from ledger.writes import Tx, amend
+from providers.base import InstanceStatus, ObservedInstance
+from providers.errors import NoCapacity, ProviderError, Unsupported
+
+BATCH = 16
+#: An order that the cloud took and does not show after this is given again.
+AGAIN = timedelta(seconds=60)
+SWITCHABLE = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
+UP = frozenset({InstanceStatus.RUNNING, InstanceStatus.BOOTING, InstanceStatus.PENDING})
+
+log = logging.getLogger(__name__)
+
+
+async def switch(ctx: Context, command: Switch) -> Reply:
+    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is asked next."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            _, found = await resolve(tx, command.session)
+            if found is None:
+                return Reply(False, "no_session", "That request has no session yet.")
+            await lock_family(tx, Session, found.id)
+            session = await tx.get_one(Session, found.id, populate_existing=True)
+            reply = await order(ctx, tx, session, command, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    if reply.ok:
+        ctx.hints.instances.set()
+        ctx.hints.outbox.set()
+    return reply
+
+
+async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: datetime) -> Reply:
+    """The same inside a transaction that holds the family's lock."""
+    data = {"session_id": session.id}
+    if not await access.may_act(tx, ctx.policy, session, command.decider):
+        return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
+    rows = await instances_of_session(tx, session.id)
+    row = rows[-1] if rows else None
+    provider = ctx.providers.get(row.cloud) if row else None
+    if row is None or provider is None:
+        return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
+    verdict = judge(
+        command.order, row.cloud, provider.capabilities, session.state, row.wanted, row.storage_usd_h, session.deadline
+    )
+    if not verdict.allowed:
+        return Reply(False, verdict.code, verdict.sentence, data)
+    if command.order is Order.START:
+        await _authority(tx, row, session, now)
+    await amend(tx, Instance, row.id, wanted=str(command.order), wanted_at=now, due_at=now)
+    actor = command.decider.actor
+    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{command.order}", reason=verdict.sentence)
+    await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
+    return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
+
+
+async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
+    """A start spends again, so it takes a grant; it adds nothing to the amount that was approved for the session."""
+    used = await tx.get_one(GrantRow, row.grant_id)
+    seq, _ = await next_numbers(tx, row.request_id, GrantKind.START)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=row.request_id,
+        approval_id=used.approval_id,
+        session_id=session.id,
+        kind=GrantKind.START,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=used.total_cap_usd * 0,
+        hours=used.hours,
+        until=session.deadline or now,
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+
+
+async def switch_due(ctx: Context) -> int:
+    """Ask the clouds for what was ordered. Returning is not done: only a look that shows it is."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=SWITCHABLE, limit=BATCH, lease=lease)
+    await asyncio.gather(*(_switch(ctx, one) for one in held))
+    if held:
+        ctx.hints.sweep.set()
+        ctx.hints.outbox.set()
+    return len(held)
+
+
+async def _switch(ctx: Context, held: Claim) -> None:
+    async with ctx.db.read() as tx:
+        row = await tx.get_one(Instance, held.row_id)
+        recovering = await recovery.is_on(tx)
+    provider, now = ctx.providers.get(row.cloud), ctx.clock.now()
+    if row.wanted is None:
+        await _give_back(ctx, held, None)
+    elif provider is None or provider.account != row.account or row.ref is None:
+        await _refused(ctx, held, row, "the account that it runs in is not set up here now")
+    elif recovering:
+        await _give_back(ctx, held, now + recovery.HOLD)
+    else:
+        call = {Order.STOP: provider.stop, Order.START: provider.start, Order.RESTART: provider.restart}
+        try:
+            await call[Order(row.wanted)](row.ref)
+        except (NoCapacity, Unsupported) as error:
+            await _refused(ctx, held, row, error.message)
+        except ProviderError as error:
+            log.warning("the %s of %s failed: %s", row.wanted, row.id, error.code)
+            await _later(ctx, held, row, error.message)
+        else:
+            if row.wanted == Order.RESTART:
+                async with ctx.db.write() as tx:
+                    await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None)
+            else:
+                await _later(ctx, held, row, "the cloud took the order and does not show it")
+
+
+async def _give_back(ctx: Context, held: Claim, due_at: datetime | None) -> None:
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=due_at)
+
+
+async def _later(ctx: Context, held: Claim, row: Instance, problem: str) -> None:
+    """Look again; operators are told of what does not happen."""
+    now = ctx.clock.now()
+    await _give_back(ctx, held, now + AGAIN)
+    if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
+        await page(
+            ctx, f"{row.id}/{row.wanted}", f"{row.cloud} does not {row.wanted} {row.name} ({row.ref}): {problem}."
+        )
+
+
+async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
+    """It cannot be done: the order is over, its authority with it, and the owner reads why."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await lock_family(tx, Instance, row.id)
+        if not await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None):
+            return
+        for grant in await open_starts(tx, row.session_id):
+            await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM, reason=why)
+        session = await tx.get_one(Session, row.session_id)
+        sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
+        record(tx, at=now, actor=SYSTEM, subject=row.id, kind="instance.not_switched", reason=sentence)
+        owner = Actor.from_ref(session.owner)
+        if owner.kind is ActorKind.SLACK:
+            subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
+            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+
+
+async def follow(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
+    """Take over what a look shows: a stop that was ordered is done, or a stopped machine runs again. True: changed."""
+    stopped = item.status is InstanceStatus.STOPPED and row.state is InstanceState.LIVE and row.wanted == Order.STOP
+    started = item.status in UP and row.state is InstanceState.STOPPED
+    if not stopped and not started:
+        return False
+    now = ctx.clock.now()
+    done = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
+    try:
+        async with ctx.db.write() as tx:
+            if stopped:
+                await move(
+                    tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=done
+                )
+                await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+            else:
+                # It is billed again from here on, whoever started it; it is ready when it can be reached again.
+                again = {**done, "live_at": now, "reachable_at": None}
+                await move(
+                    tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again
+                )
+                for grant in await open_starts(tx, row.session_id):
+                    await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+    except StaleMove:
+        return True
+    return True

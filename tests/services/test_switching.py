@@ -1,0 +1,184 @@
+"""Stop, start and restart: done when the cloud shows it, and a stopped machine still ends in time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import cast
+
+import pytest
+
+from bot.rules.switching import Order
+from bot.services import sessions, switching
+from bot.services.commands import Done, Reply, Switch
+from ledger.models import Instance, Session
+from ledger.states import GrantState, InstanceState, SessionState
+from ledger.values import Actor
+from ledger.writes import amend
+from providers.base import Provider
+from providers.errors import NoCapacity, Unavailable
+from tests.support.interposed import InFront
+from tests.support.world import ALICE, DAVE, World, facts
+
+
+async def order(w: World, request_id: str, what: Order, actor: Actor = ALICE) -> Reply:
+    return await switching.switch(w.ctx, Switch(request_id, facts(actor), what))
+
+
+async def now(w: World) -> tuple[Session, Instance]:
+    books = await w.books()
+    return books.sessions[0], books.instances[0]
+
+
+def stoppable(w: World) -> str:
+    """A cloud where a stop saves money."""
+    able = {name: one.capabilities for name, one in w.ctx.providers.items()}
+    return next(name for name, can in able.items() if can.stop and not can.billing.gpu_while_stopped)
+
+
+async def stopped(w: World) -> str:
+    request_id = await w.running(candidates=(stoppable(w),))
+    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    await w.run(60, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.state) == (SessionState.STOPPED, InstanceState.STOPPED)
+    return request_id
+
+
+async def test_a_stop_is_done_when_the_cloud_shows_it_and_stops_the_meter_of_the_gpu(w: World) -> None:
+    request_id = await stopped(w)
+    session, instance = await now(w)
+    assert (instance.wanted, instance.due_at) == (None, None)
+    before = w.bill()
+    w.clock.advance(1800)
+    rate = (w.bill() - before) * 2
+    assert rate <= instance.storage_usd_h + Decimal("0.001")
+    assert session.deadline is not None
+    assert (await order(w, request_id, Order.STOP)).code == "wrong_state"
+
+
+async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it_is_reached(w: World) -> None:
+    request_id = await stopped(w)
+    deadline = (await now(w))[0].deadline
+    assert (await order(w, request_id, Order.START)).code == "ordered"
+    assert (await order(w, request_id, Order.START)).code == "under_way"
+    await w.run(120, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.state, session.deadline) == (SessionState.RUNNING, InstanceState.LIVE, deadline)
+    assert instance.reachable_at is not None
+    books = await w.books()
+    assert [(g.kind, g.state, g.total_cap_usd) for g in books.grants if g.kind == "start"] == [
+        ("start", GrantState.USED, Decimal(0))
+    ]
+    assert w.board.kinds(session.id).count("session.ready") == 2
+    assert len(w.instances()) == 1  # Nothing was created for it.
+
+
+async def test_a_stopped_session_ends_at_its_approved_end_like_every_other(w: World) -> None:
+    await stopped(w)
+    session, _ = await now(w)
+    assert session.deadline is not None
+    await w.run((session.deadline - w.clock.now()).total_seconds() + 5, 600)
+    assert "session.ending" in w.board.kinds(session.id)
+    await w.run(120, 30)
+    session, _ = await now(w)
+    assert (session.state, session.end_code, w.alive()) == (SessionState.TERMINATED, "reservation_over", [])
+
+
+async def test_a_gpu_that_is_taken_leaves_the_disk_and_tells_the_owner(w: World) -> None:
+    request_id = await stopped(w)
+    cloud = (await now(w))[1].cloud
+
+    class Taken(InFront):
+        async def start(self, ref: str) -> None:
+            raise NoCapacity(cloud, "the GPU is rented to somebody else")
+
+    w.wrap(cloud, lambda inner: cast("Provider", Taken(inner)))
+    assert (await order(w, request_id, Order.START)).ok
+    await w.settle()
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
+    assert "reply" in w.board.kinds(instance.id)
+    assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.VOID]
+    assert (await order(w, request_id, Order.START)).code == "ordered"  # It can be tried again.
+
+
+async def test_a_cloud_that_does_not_answer_is_asked_again_and_operators_are_told_once(w: World) -> None:
+    request_id = await w.running(candidates=(stoppable(w),))
+    cloud = (await now(w))[1].cloud
+    asked = []
+
+    class Deaf(InFront):
+        async def stop(self, ref: str) -> None:
+            asked.append(ref)
+            raise Unavailable(cloud, "it does not answer")
+
+    provider = w.ctx.providers[cloud]
+    w.wrap(cloud, lambda inner: cast("Provider", Deaf(inner)))
+    await order(w, request_id, Order.STOP)
+    await w.run(w.ctx.timing.terminate_page_s + 180, 60)
+    assert len(asked) > 5
+    assert len({entry[1] for entry in w.board.shown if entry[0] == "operator.page"}) == 1
+    assert (await now(w))[0].state is SessionState.RUNNING
+    w.use({**w.ctx.providers, cloud: provider})
+    await w.run(120, 30)
+    assert (await now(w))[0].state is SessionState.STOPPED
+
+
+async def test_a_machine_that_was_started_elsewhere_is_booked_as_running_again(w: World) -> None:
+    await stopped(w)
+    _, instance = await now(w)
+    assert instance.ref is not None
+    await w.ctx.providers[instance.cloud].start(instance.ref)
+    await w.run(120, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.billing_until) == (SessionState.RUNNING, InstanceState.LIVE, None)
+
+
+async def test_a_restart_is_one_call_and_ends_nothing(w: World) -> None:
+    request_id = await w.running(candidates=(stoppable(w),))
+    assert (await order(w, request_id, Order.RESTART)).code == "ordered"
+    await w.run(60, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.wanted) == (SessionState.RUNNING, None)
+
+
+async def test_who_may_not_and_what_cannot(w: World) -> None:
+    request_id = await w.running(candidates=(stoppable(w),))
+    assert (await order(w, request_id, Order.STOP, DAVE)).code == "not_yours"
+    assert (await order(w, "zzzzzz", Order.STOP)).code == "unknown_id"
+    waiting = str((await w.ask()).data["request_id"])
+    assert (await order(w, waiting, Order.STOP)).code == "no_session"
+    cloud, providers = (await now(w))[1].cloud, w.ctx.providers
+    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    w.use({name: one for name, one in providers.items() if name != cloud})
+    await w.settle()
+    assert (await now(w))[1].wanted is None  # Nobody can ask; the owner was told.
+    assert (await order(w, request_id, Order.STOP)).code == "cloud_gone"
+    w.use(providers)
+
+
+@pytest.mark.parametrize("preserve", [True, False])
+async def test_done_keeps_the_disk_until_the_end_or_destroys_it(w: World, preserve: bool) -> None:
+    request_id = await w.running(candidates=(stoppable(w),))
+    reply = await sessions.done(w.ctx, Done(request_id, facts(ALICE), preserve=preserve))
+    assert reply.code == ("preserving" if preserve else "terminating")
+    await w.run(120, 30)
+    assert (await now(w))[0].state is (SessionState.STOPPED if preserve else SessionState.TERMINATED)
+
+
+async def test_a_disk_that_cannot_be_kept_ends_nothing(w: World) -> None:
+    cannot = next(name for name, one in w.ctx.providers.items() if one.capabilities.ssh and not one.capabilities.stop)
+    request_id = await w.running(candidates=(cannot,))
+    reply = await sessions.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    assert (reply.code, "destroy ends it with its disk" in reply.sentence) == ("cannot_stop", True)
+    assert (await now(w))[0].state is SessionState.RUNNING
+
+
+async def test_an_order_that_is_due_for_nothing_is_given_back(w: World) -> None:
+    await w.running()
+    _, instance = await now(w)
+    async with w.ctx.db.write() as tx:
+        await amend(tx, Instance, instance.id, due_at=w.clock.now() - timedelta(seconds=1))
+    assert await switching.switch_due(w.ctx) == 1
+    assert (await now(w))[1].due_at is None
