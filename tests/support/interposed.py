@@ -45,7 +45,7 @@ class Gate(InFront):
         return await self.inner.create(spec, grant)
 
 
-class Noting(_InFront):
+class Noting(InFront):
     """Keeps what was sent with each create."""
 
     def __init__(self, inner: Provider) -> None:
