@@ -12,7 +12,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 
 from bot.rules.comparison import Question
-from bot.rules.grammar_commands import BY_NAME, SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar_commands import BY_NAME, DONE_WORDS, SUBCOMMANDS, Shape, Subcommand
 from bot.rules.grammar_run import SHARED, question, question_word, run_word, unsaid, work_word
 from bot.rules.grammar_words import (
     CLOUD_ALIASES,
@@ -81,13 +81,6 @@ _FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in",
 _BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
-#: What may follow the id of `done`: the word → which field of the command it sets, and to what.
-_DONE = {
-    **dict.fromkeys(("success", "succeeded", "ok"), ("action", "success")),
-    **dict.fromkeys(("failed", "failure"), ("action", "failed")),
-    **dict.fromkeys(("destroy", "delete"), ("text", "destroy")),
-    **dict.fromkeys(("preserve", "keep"), ("text", "preserve")),
-}
 _UNITS = r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*"
 
 
@@ -187,7 +180,7 @@ def _read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -
     named = _read_id(sub, words[:1], line, policy)
     found: dict[str, str] = {}
     for word in words[1:]:
-        kind, value = _DONE.get(word.value.lower(), ("", ""))
+        kind, value = DONE_WORDS.get(word.value.lower(), ("", ""))
         if not kind or kind in found:
             raise _Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.")
         found[kind] = value

@@ -93,3 +93,10 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("help", "help [COMMAND]", "This list, or one command in detail.", "help provision", Shape.TOPIC, ("?",)),
 )
 BY_NAME: Mapping[str, Subcommand] = {name: sub for sub in SUBCOMMANDS for name in (sub.name, *sub.aliases)}
+#: What may follow the id of `done`: the word → which field of the command it sets, and to what.
+DONE_WORDS: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("success", "succeeded", "ok"), ("action", "success")),
+    **dict.fromkeys(("failed", "failure"), ("action", "failed")),
+    **dict.fromkeys(("destroy", "delete"), ("text", "destroy")),
+    **dict.fromkeys(("preserve", "keep"), ("text", "preserve")),
+}
