@@ -20,7 +20,9 @@ HERE = Path(__file__).parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--soak`: everything at full size, which takes many times as long."""
-    parser.addoption("--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds")
+    parser.addoption(
+        "--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

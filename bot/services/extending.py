@@ -118,7 +118,9 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
         return Reply(False, "already_asked", sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
-    job = replace(JobRequest.from_json(parent.job), hours=command.hours, already_hours=already, reason=reason)
+    # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
+    job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
+    job = replace(job, hours=command.hours, already_hours=already)
     costs = extending.estimate(row.price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     needed = plan(by_people, costs.worst_usd, costs.expected_usd, already + command.hours, RequestState.APPROVED)

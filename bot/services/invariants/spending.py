@@ -10,7 +10,7 @@ from bot.services.invariants.world import KEPT, Violation
 from ledger.audit import Books
 from ledger.models import Approval, GrantRow, LedgerEntry
 from ledger.states import OPEN_INSTANCE, GrantState
-from ledger.values import JobRequest
+from ledger.values import GrantKind, JobRequest
 
 
 def check(books: Books) -> list[Violation]:
@@ -44,8 +44,13 @@ def _limits(books: Books) -> list[Violation]:
 
 
 def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
-    """Whether an accrual stood when the grant was made."""
-    return entry.kind == "accrue" and entry.session_id == grant.session_id and entry.at <= grant.created_at
+    """Whether an accrual stood when the grant was made. An extension comes on top of what was spent until then."""
+    return (
+        grant.kind != GrantKind.EXTEND
+        and entry.kind == "accrue"
+        and entry.session_id == grant.session_id
+        and entry.at <= grant.created_at
+    )
 
 
 def _grants(books: Books) -> list[Violation]:
