@@ -9,7 +9,8 @@ from datetime import timedelta
 from bot import logs
 from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy, Timing
-from bot.services.catalog import Catalog
+from bot.services import measured
+from bot.services.catalog import Catalog, ReadRuns, no_runs
 from bot.services.context import Context
 from bot.services.pacing import LedgerPacer
 from bot.services.ports import Reached
@@ -43,9 +44,12 @@ def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str,
     }
 
 
-def build_catalog(providers: Mapping[str, Provider], clock: Clock, timing: Timing) -> Catalog:
-    """The market of these clouds, which also names the known ones that are missing."""
-    return Catalog(providers, clock, timing.offers_timeout_s, [name for name in REGISTRY if name not in providers])
+def build_catalog(
+    providers: Mapping[str, Provider], clock: Clock, timing: Timing, read_runs: ReadRuns = no_runs
+) -> Catalog:
+    """The market of these clouds, which also names the known ones that are missing; own runs correct its plans."""
+    unused = [name for name in REGISTRY if name not in providers]
+    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs)
 
 
 def build_context(settings: Settings, clock: Clock) -> Context:
@@ -82,7 +86,7 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing),
+        catalog=build_catalog(providers, clock, timing, measured.reader(db)),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

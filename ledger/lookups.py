@@ -16,6 +16,7 @@ from ledger.locks import lock_family
 from ledger.models import (
     Approval,
     Consumer,
+    Event,
     GrantRow,
     Inbox,
     Instance,
@@ -349,6 +350,12 @@ async def notifications_of(tx: AsyncSession, kind: NotificationKind, subject: st
 async def public_key(tx: AsyncSession, owner: str) -> SshKey | None:
     """The one public key of a user."""
     return await tx.get(SshKey, owner)
+
+
+async def latest_events(tx: AsyncSession, subject: str, kind: str, limit: int) -> list[Event]:
+    """The newest events of one kind about one subject, newest first."""
+    query = select(Event).where(Event.subject == subject, Event.kind == kind)
+    return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
 
 
 async def balance_of(tx: AsyncSession, account: str) -> Decimal:

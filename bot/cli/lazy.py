@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "plan": Entry("What a run needs, takes and costs on every offer; writes the plan's files."),
         "compare": Entry("What a run costs on every GPU for sale, and how many runs a budget buys."),
         "progress": Entry("What a running job still takes and costs, compared with what was approved."),
+        "runs": Entry("What your own runs made, which corrects every later plan: record, list."),
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
         "keys": Entry("API keys of programs and people: create, list, revoke."),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -10,14 +11,20 @@ from bot.cli.shared import BAD_SETTINGS, explained, fail
 from bot.clock import SystemClock
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.policy import Policy
+from bot.rules.throughput import FinishedRun
+from bot.services import measured
 from bot.services.catalog import Catalog
 from bot.settings import Settings, read_policy_file
 from bot.wiring import build_catalog, build_providers
+from ledger.db import Database
 from ledger.values import Clock
 from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 
+LEDGER_TIMEOUT_S = 10.0
 NO_CLOUD = 69  # sysexits.h: EX_UNAVAILABLE
+
+log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 
@@ -46,11 +53,32 @@ def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]
     return asyncio.run(_asked(found, ask))
 
 
+async def _own_runs(found: Settings) -> tuple[FinishedRun, ...]:
+    """What this installation's runs made; nothing where its ledger is not on this machine, or cannot be read."""
+    if found.sqlite_file is not None and not found.sqlite_file.exists():
+        return ()
+    try:
+        db = Database(found.database)
+        try:
+            async with asyncio.timeout(LEDGER_TIMEOUT_S):
+                return await measured.reader(db)()
+        finally:
+            await db.close()
+    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, a plan without a ledger is still a plan.
+        log.warning("the ledger cannot be read (%s), so own runs correct nothing here", type(error).__name__)
+        return ()
+
+
 async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
     clock = SystemClock()
     timing = read_policy_file(found.policy, practice=found.practice).timing
     providers = build_providers(found, clock, LocalPacer(clock, timing.pace))
-    catalog = build_catalog(providers, clock, timing)
+    runs = await _own_runs(found)
+
+    async def read_runs() -> tuple[FinishedRun, ...]:
+        return runs
+
+    catalog = build_catalog(providers, clock, timing, read_runs)
     try:
         return await ask(catalog, clock)
     finally:

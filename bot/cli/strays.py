@@ -19,7 +19,8 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of
 Found = TypeVar("Found")
 
 
-def _with_ledger(step: Callable[[Database], Awaitable[Found]]) -> Found:
+def with_ledger(step: Callable[[Database], Awaitable[Found]]) -> Found:
+    """What a step makes of the configured ledger, which is closed afterwards."""
     private_umask()
 
     async def within() -> Found:
@@ -45,7 +46,7 @@ def list_() -> None:
                 for stray in await every_stray(tx)
             ]
 
-    typer.echo("\n".join(_with_ledger(step) or ["There are no strays."]))
+    typer.echo("\n".join(with_ledger(step) or ["There are no strays."]))
 
 
 @app.command()
@@ -54,7 +55,7 @@ def condemn(
     reason: str = typer.Option("", help="Why, for the journal."),
 ) -> None:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    reply = _with_ledger(lambda db: recovery.condemn(db, stray, operator(), reason, SystemClock().now()))
+    reply = with_ledger(lambda db: recovery.condemn(db, stray, operator(), reason, SystemClock().now()))
     if not reply.ok:
         fail(reply.sentence)
     typer.echo(reply.sentence)

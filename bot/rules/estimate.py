@@ -116,7 +116,7 @@ def estimate(
         worst_usd=worst,
         hours=told[1].work_h,
         components=components,
-        assumptions=tuple(_assumptions(offer, policy, capabilities, told[1])),
+        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, told[1])),
         **({} if run is None else _of_the_run(run)),
     )
 
@@ -247,6 +247,11 @@ def lost_share(chance: Decimal, case: Scenario) -> Decimal:
     if case.checkpointing is None:
         return case.interruptions * chance
     return case.interruptions * 2 * loss(chance, case.checkpointing).share
+
+
+def _basis(run: RunTime | None) -> tuple[str, ...]:
+    """What the tokens per second rest on."""
+    return () if run is None or run.throughput is None else (run.throughput.basis,)
 
 
 def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:

@@ -20,6 +20,7 @@ from bot.rules.excluding import EXCLUSIONS, Excluded, excluded, reason
 from bot.rules.field import Field
 from bot.rules.policy import Policy
 from bot.rules.scoring import Cases, Scored
+from bot.rules.throughput import FinishedRun
 from bot.rules.wording import hours, rate, usd
 from ledger.values import JobRequest
 from providers.base import Capabilities, Offer
@@ -62,16 +63,17 @@ def rank(
     top: int | None = None,
     whole: bool = False,
     to_run: bool = False,
+    runs: tuple[FinishedRun, ...] = (),
 ) -> Ranked:
     """The best `top` options (the policy's `options_shown` unless given) and everything that was left out.
 
     The most stable option and, where times follow from the work, the fastest are always among them: they take the last
     places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
     is rented: the worst case lasts all of them, and needing more is late. `to_run` says that something is to be bought,
-    so a cloud that runs programs only needs one.
+    so a cloud that runs programs only needs one. `runs` are this installation's own, which correct every throughput.
     """
     market = tuple(offers)
-    cases = Cases(job, policy, capabilities_by_cloud, whole=whole)
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
     found = _answering(market, cases, capabilities_by_cloud, to_run=to_run)
     count = max(policy.options_shown if top is None else top, 1)
 

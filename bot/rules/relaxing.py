@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from typing import Any
 
 from bot.rules.policy import Policy
 from bot.rules.ranking import RankedOption, rank
@@ -29,16 +30,21 @@ class Relaxation:
 
 
 def relax(
-    offers: Sequence[Offer], job: JobRequest, policy: Policy, capabilities: Mapping[str, Capabilities]
+    offers: Sequence[Offer],
+    job: JobRequest,
+    policy: Policy,
+    capabilities: Mapping[str, Capabilities],
+    **how: Any,
 ) -> tuple[Relaxation, ...]:
     """Every single limit that would open the market when it is relaxed by as little as possible, the one with the least
     expected total first.
 
     `offers` must be wider than the job asks (`widest`), since what the clouds were not asked for cannot be found here.
+    `how` are further arguments of `rank`.
     """
     found = []
     for word, wider in _wider(job, policy):
-        opened = rank(offers, wider, policy, capabilities, top=len(offers)).options
+        opened = rank(offers, wider, policy, capabilities, top=len(offers), **how).options
         if opened:
             found.append(_relaxation(word, job, opened))
     return tuple(sorted(found, key=lambda one: (one.expected_usd, one.word)))

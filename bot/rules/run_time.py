@@ -80,6 +80,22 @@ def run_time(
     )
 
 
+def finished_run(work: Workload, gpu_name: str, count: int, tokens_s: Decimal) -> FinishedRun:
+    """What a run made, beside what the rules alone say of it. ValueError with a sentence where they say nothing."""
+    if not tokens_s.is_finite() or tokens_s <= 0:
+        raise ValueError("The rate of a run is above zero, such as 12300 tokens per second.")
+    gpu = GPUS.get(gpu_name)
+    if gpu is None:
+        raise ValueError(f"{gpu_name} is not a GPU whose rates are known here.")
+    layout = fit(work, gpu, count)
+    if not layout.possible:
+        raise ValueError(layout.sentence)
+    predicted = tokens_per_s(work, gpu, count)
+    if predicted is None:
+        raise ValueError(missing(work, gpu))
+    return FinishedRun(gpu_name, work.stack, predicted.expected, float(tokens_s))
+
+
 def _unknown(work: Workload, gpu_name: str) -> tuple[str, ...]:
     gpu = GPUS.get(gpu_name)
     about_gpu = f"{gpu_name} is not a GPU whose rates are known here." if gpu is None else missing(work, gpu)

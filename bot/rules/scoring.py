@@ -15,6 +15,7 @@ from bot.rules.grammar_run import workload_of
 from bot.rules.policy import Policy
 from bot.rules.run_time import RunTime, run_time
 from bot.rules.spend import MICRO_USD
+from bot.rules.throughput import FinishedRun
 from ledger.values import JobRequest
 from providers.base import Capabilities, Offer, Stock
 
@@ -57,11 +58,20 @@ class Case:
 class Cases:
     """One case per cloud, GPU and number, since all offers of those take the same time."""
 
-    def __init__(self, job: JobRequest, policy: Policy, able: Mapping[str, Capabilities], *, whole: bool) -> None:
+    def __init__(
+        self,
+        job: JobRequest,
+        policy: Policy,
+        able: Mapping[str, Capabilities],
+        *,
+        whole: bool,
+        runs: tuple[FinishedRun, ...] = (),
+    ) -> None:
         self.job = job
         self.policy = policy
         self._able = able
         self._whole = whole
+        self._own = runs
         self._work = workload_of(job)
         self._runs: dict[tuple[str, int], RunTime] = {}
         self._known: dict[str | tuple[str, str, int], Case] = {}
@@ -83,7 +93,7 @@ class Cases:
             return None
         key = offer.gpu, offer.gpu_count
         if key not in self._runs:
-            found = run_time(self._work, *key, self.job.hours)
+            found = run_time(self._work, *key, self.job.hours, self._own)
             over_h = found.hours.expected - self.job.hours if self._whole and found.known else _ZERO
             self._runs[key] = replace(found, late_h=max(found.late_h, over_h))
         return self._runs[key]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, rank
 from bot.rules.spend import whole_micros
+from bot.rules.throughput import FinishedRun
 from bot.rules.wording import plural
 from bot.services.checks import Checks, refusal
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
@@ -67,6 +68,15 @@ class Inventory:
     ages: tuple[str, ...] = ()
 
 
+#: Reads what the runs of this installation made.
+ReadRuns = Callable[[], Awaitable[tuple[FinishedRun, ...]]]
+
+
+async def no_runs() -> tuple[FinishedRun, ...]:
+    """Nothing was recorded."""
+    return ()
+
+
 _Key = tuple[str, GpuConstraint, int, bool | None]
 _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
@@ -85,12 +95,19 @@ class Catalog:
     """
 
     def __init__(
-        self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float, unused: Iterable[str] = ()
+        self,
+        providers: Mapping[str, Provider],
+        clock: Clock,
+        deadline_s: float,
+        unused: Iterable[str] = (),
+        read_runs: ReadRuns = no_runs,
     ) -> None:
         """`unused` are the clouds that this program knows and that are not set up here."""
         self.checks = Checks(providers, clock, deadline_s)
         self._unused = tuple(unused)
         self._providers = providers
+        #: What the installation's own runs made, which corrects what every offer is expected to make.
+        self.finished_runs = read_runs
         self._clock = clock
         self._deadline_s = deadline_s
         self._known: dict[_Key, _Answered] = {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
+from typing import Any
 
 from bot.rules.comparison import Comparison, Question, cheapest, compare
 from bot.rules.excluding import excluded
@@ -17,7 +19,7 @@ from bot.rules.workload import Workload, assumed, unknown
 from bot.services.catalog import Catalog, CloudAnswer, absent
 from bot.services.commands import Reply
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
-from providers.base import Capabilities
+from providers.base import Capabilities, Offer
 
 #: Without a time, offers are compared by the cost of one hour.
 LOOK_HOURS = Decimal(1)
@@ -67,11 +69,9 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
     job = replace(job, disk_gb=policy.disk_gb(job.workload, job.disk_gb))
     market = await catalog.market(job, job.disk_gb)
     able = catalog.capabilities
-    ranked = rank(market.offers, job, policy, able)
-    relaxations: tuple[Relaxation, ...] = ()
-    if not ranked.options:
-        wide = await catalog.market(widest(job, policy), job.disk_gb)
-        relaxations = relax(wide.offers, job, policy, able)
+    runs = await catalog.finished_runs()
+    ranked = rank(market.offers, job, policy, able, runs=runs)
+    relaxations = () if ranked.options else await openings(catalog, job, policy, runs=runs)
     now = clock.now()
     return Planned(
         job=job,
@@ -83,6 +83,17 @@ async def plan(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) 
         capabilities=able[ranked.options[0].offer.cloud] if ranked.options else None,
         made_at=now,
     )
+
+
+async def openings(
+    catalog: Catalog, job: JobRequest, policy: Policy, usable: Callable[[Offer], bool] = lambda _: True, **how: Any
+) -> tuple[Relaxation, ...]:
+    """What would open the market for a job that nothing fits; `how` are the arguments of `rank` that it was ranked by.
+
+    The clouds are asked once more, for what a single limit hides; only `usable` offers count.
+    """
+    wide = await catalog.market(widest(job, policy), job.disk_gb)
+    return relax([one for one in wide.offers if usable(one)], job, policy, catalog.capabilities, **how)
 
 
 async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: Policy) -> JobRequest | Reply:

@@ -7,6 +7,7 @@ import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 from bot.rules import duration
 from bot.rules.affordable import cannot_pay
@@ -22,6 +23,7 @@ from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
 from bot.services.offers import estimate_to_json, offer_to_json
+from bot.services.planning import openings
 from ledger.claims import Claim, claim
 from ledger.events import record
 from ledger.lookups import by_inbox_key, count_open_requests, current_quote, override_of, spent_before
@@ -30,6 +32,7 @@ from ledger.moves import StaleMove, move
 from ledger.states import RequestState
 from ledger.values import SYSTEM, JobRequest, new_id, short_id
 from ledger.writes import Tx, add_request
+from providers.base import Offer
 
 BATCH = 16
 
@@ -130,18 +133,20 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if job.budget_cap_usd is not None:
         # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
         job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
-    poor = [offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))]
-    offers = tuple(o for o in offers if o.id not in set(poor))
-    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, whole=bool(job.work), to_run=True)
+    poor = {offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))}
+    offers = tuple(o for o in offers if o.id not in poor)
+    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "runs": await ctx.catalog.finished_runs()}
+    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, **how)
     if poor:
-        ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", poor)))
+        ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", sorted(poor))))
+    opens = await _opening(ctx, request, job, ranked, market, **how)
     now, approved = ctx.clock.now(), False
     try:
         async with ctx.db.write() as tx:
             if ranked.options:
                 approved = await _offer(ctx, tx, request, held, ranked, market, now)
             else:
-                await _nothing(tx, request, held, ranked, market, now, spent_usd)
+                await _nothing(tx, request, held, [*opens, *_reasons(ranked, market)], now, spent_usd)
     except StaleMove:
         return  # It was cancelled while the clouds were asked.
     ctx.hints.outbox.set()
@@ -228,11 +233,30 @@ def _by_people(policy: Policy) -> Policy:
     return replace(policy, auto_approve_below_usd=None)
 
 
+async def _opening(
+    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: Market, **how: Any
+) -> list[str]:
+    """Where nothing fits: which single limit would open the market, and by how much, as a sentence."""
+    # One offer that was asked for by its id is for sale or not, and no limit hides what clouds that are down sell.
+    if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
+        return []
+
+    def usable(offer: Offer) -> bool:
+        broken = offer.machine_id is not None and offer.machine_id in request.failed_machines
+        return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
+
+    return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
+
+
+def _reasons(ranked: Ranked, market: Market) -> list[str]:
+    """Why nothing fits, in the order in which the market was narrowed."""
+    return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
+
+
 async def _nothing(
-    tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime, spent_usd: Decimal
+    tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
 ) -> None:
-    """Nothing fits: say why, in the order in which the market was narrowed."""
-    reasons = [e.sentence for e in ranked.excluded] + list(absent(market.answers))
+    """Nothing fits: say what would open the market, then why."""
     job = JobRequest.from_json(request.job)
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from decimal import Decimal
@@ -53,6 +54,11 @@ async def test_what_nobody_sells_is_unavailable_and_says_why(w: World) -> None:
     assert view.request.state is RequestState.UNAVAILABLE
     assert view.request.outcome.startswith("No offer fits now.")
     assert "above the highest price per hour" in view.request.outcome
+    opening = re.search(r"With price=\$([0-9.]+), \$[0-9.]+ more, (\d+) offers? would answer", view.request.outcome)
+    assert opening is not None, view.request.outcome
+    assert (view.options, view.tokens) == ((), ())
+    again = await quoted(w, gpu=GpuConstraint(("RTX4090",), 1, 1), max_price_usd_h=Decimal(opening[1]))
+    assert len(again.options) == int(opening[2])
     assert (view.options, view.tokens) == ((), ())
 
 

@@ -21,6 +21,7 @@ from bot.services import (
     extending,
     invariants,
     lifecycle,
+    measured,
     metering,
     outbox,
     requests,
@@ -280,13 +281,17 @@ class World:
 
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
-        catalog = Catalog(providers, self.clock, self.ctx.timing.offers_timeout_s)
+        catalog = Catalog(
+            providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=measured.reader(self.ctx.db)
+        )
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
 
     def replica(self) -> World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
         db = Database(self.ctx.db.url.render_as_string(hide_password=False))
-        catalog = Catalog(self.ctx.providers, self.clock, self.ctx.timing.offers_timeout_s)
+        catalog = Catalog(
+            self.ctx.providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=measured.reader(db)
+        )
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
         return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
 
@@ -342,7 +347,7 @@ async def world(
             policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
             timing=timing,
             providers=providers,
-            catalog=Catalog(providers, clock, timing.offers_timeout_s),
+            catalog=Catalog(providers, clock, timing.offers_timeout_s, read_runs=measured.reader(db)),
             labels=LabelKey("test", b"a label key for tests only"),
             reach=RealReach(),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
