@@ -9,8 +9,6 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.rules.scopes import KEY_DAYS
-from bot.services.deliverables import CostEstimate, InstanceManifest
-from bot.services.tables import Told
 from ledger.states import RequestState, SessionState
 
 Item = TypeVar("Item")
@@ -150,28 +148,10 @@ class SessionOut(Out):
     ssh: Ssh | None
 
 
-class PlanOut(Out):
-    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
-
-    estimate: CostEstimate
-    manifest: InstanceManifest
-    page: str
-    told: Told
-
-
 class CompareIn(In):
     """A comparison in the words of `/gpu compare`: budget, hours, buffer, baseline, success, value."""
 
     words: Annotated[dict[str, str], Field(max_length=10, examples=[{"budget": "500", "hours": "1"}])] = {}
-
-
-class CompareOut(Out):
-    """A comparison with how the clouds answered, how old their prices are, and its tables for people."""
-
-    comparison: dict[str, Any]
-    absent: list[str]
-    ages: list[str]
-    told: Told
 
 
 class ProfileOut(Out):
@@ -222,10 +202,10 @@ class SshKeyOut(Out):
 
 
 class ApiKeyIn(In):
-    """A key for a program, and the person who answers for it."""
+    """A key for a program, and the person who answers for it. People answer for themselves."""
 
     name: Annotated[str, Field(max_length=60)] = Field(examples=["atlas"])
-    owner: Annotated[str, Field(max_length=90)] = Field(examples=["U012AB3CD"])
+    owner: Annotated[str, Field(max_length=90)] = Field(default="", examples=["U012AB3CD"])
     scopes: Annotated[list[str], Field(max_length=10)] = []
     days: Annotated[int, Field(ge=1, le=366)] = KEY_DAYS
 
@@ -250,5 +230,6 @@ class ApiKeyMade(Out):
     code: str
     sentence: str
     key_id: str
+    actor: str
     token: str
     expires_at: datetime

@@ -8,14 +8,11 @@ from typing import Any
 
 import typer
 
-from bot.cli.market import NO_CLOUD, command_of, marketed, policy_of
-from bot.cli.shared import settings
+from bot.cli.door import elsewhere, spoken
+from bot.cli.lazy import load
+from bot.cli.screen import UNAVAILABLE
 from bot.cli.telling import tell
-from bot.rules.comparison import Question
-from bot.rules.comparison_text import markdown, to_json
-from bot.rules.policy import Policy
-from bot.services.planning import Compared, compare_market
-from bot.services.tables import told_comparison
+from bot.services.told import Told
 
 PAGE = Path("environment-options.md")
 
@@ -42,30 +39,20 @@ def compare(
         "success": success,
         "value": value,
     }
-    found = settings()
-    policy = policy_of(found)
-    question = question_of(words, policy)
-    compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))
+    where = elsewhere()
+    answer = load("market_here").comparison(words) if where is None else _there(words)
     if as_markdown:
-        PAGE.write_text(markdown(compared.found), encoding="utf-8")
+        PAGE.write_text(answer["page"], encoding="utf-8")
         typer.echo(f"{PAGE} written.", err=as_json)
     if as_json:
-        typer.echo(json.dumps(document(compared), indent=2))
+        figures = {name: answer[name] for name in ("answers", "ages")}
+        typer.echo(json.dumps({**answer["comparison"], **figures}, indent=2))
     elif not as_markdown:
-        tell(told_comparison(compared))
-    if not any(answer.ok for answer in compared.answers):
-        raise typer.Exit(NO_CLOUD)
+        tell(Told.model_validate(answer["told"]))
+    if not any(cloud["ok"] for cloud in answer["answers"]):
+        raise typer.Exit(UNAVAILABLE)
 
 
-def question_of(words: dict[str, str], policy: Policy) -> Question:
-    """The options read by the same language as `/gpu compare`; ends the program at a word that it refuses."""
-    parsed = command_of("compare", words, policy, example="--budget 500")
-    if parsed.question is None:
-        raise ValueError("a comparison without a question")
-    return parsed.question
-
-
-def document(compared: Compared) -> dict[str, Any]:
-    """Every figure, and how each cloud answered."""
-    answers = [{"cloud": one.cloud, "ok": one.ok, "sentence": one.sentence} for one in compared.answers]
-    return {**to_json(compared.found), "answers": answers, "ages": list(compared.ages)}
+def _there(words: dict[str, str]) -> Any:
+    """The same from the service elsewhere."""
+    return spoken(lambda door: door.post("/compare", {"words": {k: v for k, v in words.items() if v}}))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from bot.cli.market import NO_CLOUD, command_of, marketed, policy_of
-from bot.cli.shared import fail, settings
+from bot.cli.door import elsewhere, spoken
+from bot.cli.lazy import load
+from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import tell
-from bot.rules.job import JobArgs, job_request
-from bot.rules.policy import Policy
-from bot.services.market_document import market_document
-from bot.services.planning import LOOK_HOURS
-from bot.services.tables import told_market
-from ledger.values import JobRequest
+from bot.services.market_document import MarketDocument
+from bot.services.told import told_market
+
+#: Word of the language → parameter of the route, where they differ.
+PARAMETERS = {"price": "max_price", "clouds": "provider"}
 
 app = typer.Typer()
 
@@ -41,20 +41,17 @@ def inventory(
         "region": region,
         "spot": spot,
     }
-    found = settings()
-    policy = policy_of(found)
-    wanted = job_of(words, policy)
-    market = marketed(found, lambda catalog, _: catalog.inventory(wanted, policy))
-    document = market_document(market, wanted)
+    where = elsewhere()
+    document = load("market_here").inventory(words) if where is None else _there(words)
     if as_json:
         typer.echo(document.model_dump_json(indent=2))
     else:
         tell(told_market(document))
     if not any(cloud.ok for cloud in document.clouds):
-        raise typer.Exit(NO_CLOUD)
+        raise typer.Exit(UNAVAILABLE)
 
 
-def job_of(words: dict[str, str], policy: Policy) -> JobRequest:
-    """The options read by the same language as `/gpu inventory`; ends the program at a word that it refuses."""
-    parsed = command_of("inventory", words, policy, example="--region US,EU")
-    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+def _there(words: dict[str, str]) -> MarketDocument:
+    """The same from the service elsewhere, whose routes call two of the words differently."""
+    asked = {PARAMETERS.get(word, word): value for word, value in words.items()}
+    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **asked)))

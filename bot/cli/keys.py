@@ -1,47 +1,22 @@
-"""`gpu-shopper keys`: the API keys of programs and people. Made here once, shown once, revoked at once."""
+"""`gpu-shopper keys`: the API keys of programs and people. Shown once, revoked at once; those of people only here."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from typing import Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
-from bot import logs
-from bot.cli.shared import console, explained, fail, operator, private_umask, settings
-from bot.clock import SystemClock
-from bot.rules.labels import LabelKey
+from bot.api.schemas import ApiKeyOut
+from bot.cli.asking import Json, plain_id
+from bot.cli.door import spoken
+from bot.cli.telling import show
 from bot.rules.scopes import KEY_DAYS, MEANING
-from bot.services import consumers
-from bot.services.commands import Reply
-from bot.services.consumers import KeyView, NewKey
-from bot.wiring import build_labels
-from ledger.db import Database
+from bot.services.told import TextTable, Told
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="API keys: create, list, revoke.")
 
-Found = TypeVar("Found")
 HEAD = ("key", "of", "answers for it", "state", "until", "last used", "scopes")
-
-
-def _with_ledger(step: Callable[[Database, LabelKey], Awaitable[Found]]) -> Found:
-    private_umask()
-
-    async def within() -> Found:
-        found = settings()
-        db = Database(found.database)
-        try:
-            return await step(db, build_labels(found))
-        finally:
-            await db.close()
-
-    with explained():
-        return asyncio.run(within())
 
 
 @app.command()
@@ -49,53 +24,41 @@ def create(
     name: Annotated[str, typer.Argument(help="A program such as atlas, or a person as operator:ada.")],
     owner: Annotated[str, typer.Option(help="Who answers for a program: a Slack id or operator:ada.")] = "",
     scope: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(MEANING)}; several times.")] = None,
-    days: Annotated[int, typer.Option(min=1, help="For how long it works.")] = KEY_DAYS,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    days: Annotated[int, typer.Option(min=1, max=366, help="For how long it works.")] = KEY_DAYS,
+    as_json: Json = False,
 ) -> None:
     """Make a key and show it once. A person's key may decide; a program's never does."""
-    now = SystemClock().now()
-    command = NewKey(name, owner, tuple(scope or ()), days)
-    reply = _with_ledger(lambda db, labels: consumers.create(db, labels, command, operator(), now))
-    shown(reply)
+    body = {"name": name, "owner": owner, "scopes": scope or [], "days": days}
+    made = spoken(lambda door: door.post("/keys", body))
     if as_json:
-        typer.echo(json.dumps({"sentence": reply.sentence, **reply.data}, default=str))
+        show(made)
     else:
-        typer.echo(reply.sentence, err=True)
-        typer.echo(reply.data["token"])
+        typer.echo(made["sentence"], err=True)
+        typer.echo(made["token"])
 
 
 @app.command("list")
-def list_(as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False) -> None:
+def list_(as_json: Json = False) -> None:
     """Show every key, without its secret."""
-    now = SystemClock().now()
-    found = _with_ledger(lambda db, _: consumers.listing(db, now))
-    if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], default=str, indent=2))
-    elif found:
-        console().print(_table(found))
-    else:
-        typer.echo("There are no API keys.")
+    found = spoken(lambda door: door.get("/keys"))
+    show(found if as_json else _told([ApiKeyOut.model_validate(one) for one in found]))
 
 
 @app.command()
-def revoke(key: Annotated[str, typer.Argument(help="The id of a key, as the list shows it.")]) -> None:
+def revoke(
+    key: Annotated[str, typer.Argument(help="The id of a key, as the list shows it.")], as_json: Json = False
+) -> None:
     """End a key at once."""
-    now = SystemClock().now()
-    reply = _with_ledger(lambda db, _: consumers.revoke(db, key, operator(), now))
-    shown(reply)
-    typer.echo(reply.sentence)
+    done = spoken(lambda door: door.delete(f"/keys/{plain_id(key)}"))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
 
 
-def shown(reply: Reply) -> None:
-    """End the program with the sentence of a refusal."""
-    if not reply.ok:
-        fail(reply.sentence, 2 if reply.code.startswith("bad_") else 1)
-
-
-def _table(found: Sequence[KeyView]) -> Table:
-    table = Table(*HEAD, box=None)
+def _told(found: Sequence[ApiKeyOut]) -> Told:
+    if not found:
+        return Told(sentences=("There are no API keys.",))
+    rows = []
     for one in found:
         used = f"{one.last_used_at:%Y-%m-%d %H:%M}" if one.last_used_at else "never"
-        cells = (one.id, one.actor, one.owner, one.state, f"{one.expires_at:%Y-%m-%d}", used, " ".join(one.scopes))
-        table.add_row(*(escape(logs.visible(cell)) for cell in cells))
-    return table
+        until = f"{one.expires_at:%Y-%m-%d}"
+        rows.append((one.id, one.actor, one.owner, one.state, until, used, " ".join(one.scopes)))
+    return Told(tables=(TextTable(head=HEAD, rows=tuple(rows)),))

@@ -19,6 +19,10 @@ class Entry:
 
     help: str
     hidden: bool = False
+    #: `module:attribute` where it is not the command's own file and `app`.
+    at: str = ""
+    #: The routes of the REST API that do the same; none for what is about this machine alone.
+    routes: tuple[str, ...] = ()
 
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
@@ -26,17 +30,63 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "demo": Entry("Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed."),
         "serve": Entry("Run the bot: Slack, health and the ticker in one process."),
         "doctor": Entry("Say which settings are missing, where to set them, and whether each credential works."),
-        "inventory": Entry("Show what is for sale now at every cloud that is set up."),
-        "plan": Entry("What a run needs, takes and costs on every offer; writes the plan's files."),
-        "compare": Entry("What a run costs on every GPU for sale, and how many runs a budget buys."),
+        "inventory": Entry(
+            "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)
+        ),
+        "plan": Entry(
+            "What a run needs, takes and costs on every offer; writes the plan's files.", routes=("POST /api/v1/plans",)
+        ),
+        "compare": Entry(
+            "What a run costs on every GPU for sale, and how many runs a budget buys.", routes=("POST /api/v1/compare",)
+        ),
+        "provision": Entry(
+            "Ask for GPUs: with options, words or a job file; a person decides.",
+            at="asking:provision_app",
+            routes=("POST /api/v1/sessions", "POST /api/v1/plans", "GET /api/v1/requests/{request}"),
+        ),
+        "requests": Entry("List requests.", at="asking:requests_app", routes=("GET /api/v1/requests",)),
+        "request": Entry(
+            "Show one request: its options, and for whom it waits.",
+            at="asking:request_app",
+            routes=("GET /api/v1/requests/{request}",),
+        ),
+        "cancel": Entry(
+            "Withdraw a request.", at="asking:cancel_app", routes=("POST /api/v1/requests/{request}/cancel",)
+        ),
+        "approve": Entry(
+            "Approve one option of a request.",
+            at="deciding:approve_app",
+            routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
+        ),
+        "reject": Entry(
+            "Reject a request.", at="deciding:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
+        ),
+        "sessions": Entry("List sessions.", at="renting:sessions_app", routes=("GET /api/v1/sessions",)),
+        "session": Entry(
+            "Show one session and how to connect.",
+            at="renting:session_app",
+            routes=("GET /api/v1/sessions/{session}",),
+        ),
+        "shutdown": Entry("End a session.", at="renting:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)),
+        "ssh-key": Entry(
+            "The public SSH key of your machines: add, show, remove.",
+            at="ssh_key:app",
+            routes=("PUT /api/v1/ssh-key", "GET /api/v1/ssh-key", "DELETE /api/v1/ssh-key"),
+        ),
         "progress": Entry("What a running job still takes and costs, compared with what was approved."),
         "runs": Entry("What your own runs made, which corrects every later plan: record, list."),
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
-        "keys": Entry("API keys of programs and people: create, list, revoke."),
+        "keys": Entry(
+            "API keys of programs and people: create, list, revoke.",
+            routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
+        ),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
         "session": Entry("One running session: extend, stop, start, restart or end it."),
         "strays": Entry("Instances of ours without a row of their own: list, condemn."),
-        "profiles": Entry("What is peculiar to each cloud and what ends its meter: show, lint."),
+        "profiles": Entry(
+            "What is peculiar to each cloud and what ends its meter: show, lint.",
+            routes=("GET /api/v1/profiles", "GET /api/v1/profiles/{cloud}"),
+        ),
         "version": Entry("Print the version."),
         "practice": Entry("Serve the practice workspace alone.", hidden=True),
         "docs": Entry("Write the generated pages under docs/.", hidden=True),
@@ -61,9 +111,14 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that is about to run."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
-            module = importlib.import_module(f"bot.cli.{args[0]}")
-            self.commands[args[0]] = get_command(module.app)
+            module, _, attribute = (COMMANDS[args[0]].at or f"{args[0]}:app").partition(":")
+            self.commands[args[0]] = get_command(getattr(load(module), attribute))
         return super().resolve_command(ctx, args)
+
+
+def load(module: str) -> Any:
+    """A module of the command line, loaded now: what a command needs on the server is not loaded elsewhere."""
+    return importlib.import_module(f"bot.cli.{module}")
 
 
 def build() -> typer.Typer:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
 
 from bot import logs
-from bot.cli.market import NO_CLOUD, marketed, policy_of
-from bot.cli.shared import fail, settings
+from bot.cli.door import elsewhere, spoken
+from bot.cli.lazy import load
+from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import tell
-from bot.rules.grammar import GrammarError, parse
-from bot.rules.job import JobArgs, job_request
-from bot.rules.policy import Policy
-from bot.services.chart import chart
-from bot.services.deliverables import cost_estimate, gpu_plan, instance_manifest
-from bot.services.planning import LOOK_HOURS, Planned
-from bot.services.planning import plan as make_plan
-from bot.services.tables import told_plan
-from ledger.values import JobRequest
+from bot.services.told import Told
 
+#: File → the part of the answer that it holds.
+TEXTS = {
+    "gpu_plan.md": "page",
+    "cost_estimate.json": "estimate",
+    "instance_manifest.json": "manifest",
+}
 NO_OFFER = 1
 
 app = typer.Typer()
@@ -39,34 +40,43 @@ def plan(
 ) -> None:
     """Plan a run: memory, hours, total in the best, the expected and the worst case, and which offer to take."""
     del dry_run
-    found = settings()
-    policy = policy_of(found)
-    wanted = job_of(job, policy)
-    planned = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
-    estimate = cost_estimate(planned).model_dump_json(indent=2)
-    if out:
-        write(planned, policy, Path(out))
-        typer.echo(f"Written to {out}: gpu_plan.md, gpu_plan.png, cost_estimate.json, instance_manifest.json", err=True)
+    where = elsewhere()
+    answer = load("market_here").planned(line_of(job), out) if where is None else _there(line_of(job), out)
     if as_json:
-        typer.echo(estimate)
+        typer.echo(json.dumps(answer["estimate"], indent=2))
     else:
-        tell(told_plan(planned))
-    if not any(answer.ok for answer in planned.answers):
-        raise typer.Exit(NO_CLOUD)
-    if planned.best is None:
+        tell(Told.model_validate(answer["told"]))
+    if not any(cloud["ok"] for cloud in answer["estimate"]["clouds"]):
+        raise typer.Exit(UNAVAILABLE)
+    if not answer["estimate"]["options"]:
         raise typer.Exit(NO_OFFER)
 
 
-def job_of(said: list[str], policy: Policy) -> JobRequest:
-    """The words of a file or of the command line, read by the language of `/gpu plan`."""
+def _there(line: str, out: str) -> Any:
+    """The same from the service elsewhere; the chart is drawn where the plan is made."""
+    answer = spoken(lambda door: door.post("/plans", {"words": line}))
+    if out:
+        write_texts(answer, Path(out))
+        typer.echo(f"Written to {out}: {', '.join(TEXTS)}; gpu_plan.png is made on the server only.", err=True)
+    return answer
+
+
+def write_texts(answer: Mapping[str, Any], folder: Path) -> None:
+    """The plan's files that are text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, part in TEXTS.items():
+        made = answer[part]
+        text = made if isinstance(made, str) else json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def line_of(said: list[str]) -> str:
+    """The words of a file or of the command line as one line of the language of `/gpu plan`."""
     words = _of_file(Path(said[0])) if len(said) == 1 and said[0].endswith((".yaml", ".yml", ".json")) else said
     quoted = [word if "=" not in word else f'{word.partition("=")[0]}="{word.partition("=")[2]}"' for word in words]
     if any(word.count(chr(34)) > 2 for word in quoted):
         fail("A double quote does not belong into a word; write model=7B.", 2)
-    parsed = parse(f"plan {' '.join(quoted)}", policy)
-    if isinstance(parsed, GrammarError):
-        fail(parsed.sentence, 2)
-    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+    return " ".join(quoted)
 
 
 def _of_file(path: Path) -> list[str]:
@@ -84,15 +94,3 @@ def _said(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return ",".join(_said(one) for one in value) if isinstance(value, list) else str(value)
-
-
-def write(planned: Planned, policy: Policy, folder: Path) -> None:
-    """The plan's files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gpu_plan.md").write_text(gpu_plan(planned), encoding="utf-8")
-    (folder / "gpu_plan.png").write_bytes(chart(planned))
-    for name, made in (
-        ("cost_estimate.json", cost_estimate(planned)),
-        ("instance_manifest.json", instance_manifest(planned, policy)),
-    ):
-        (folder / name).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What commands share: reading the settings with a clear end when they are wrong, and a console that obeys NO_COLOR."""
+"""What commands on the server share: reading the settings with a clear end when they are wrong, and who is asking."""
 
 from __future__ import annotations
 
@@ -7,29 +7,23 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Never
-
-import typer
-from rich.console import Console
 
 from bot import logs
+from bot.cli.screen import BAD_SETTINGS, console, fail
 from bot.settings import Settings, load
 from bot.settings.environment import LogFormat
 from ledger.values import Actor, ActorKind
 
-#: The exit code for settings that cannot be used (sysexits.h: EX_CONFIG).
-BAD_SETTINGS = 78
-
-
-def console(*, stderr: bool = False) -> Console:
-    """A console: rich on a terminal, plain when piped; colours off when NO_COLOR is set."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
-
-
-def fail(sentence: str, code: int = 1) -> Never:
-    """Say why on standard error and end."""
-    console(stderr=True).print(sentence, style="red", markup=False)
-    raise typer.Exit(code)
+__all__ = [
+    "BAD_SETTINGS",
+    "console",
+    "explained",
+    "fail",
+    "operator",
+    "private_umask",
+    "settings",
+    "start_logs",
+]
 
 
 @contextmanager

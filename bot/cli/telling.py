@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import typer
 from rich.markup import escape
 from rich.table import Table
 
 from bot import logs
-from bot.cli.shared import console
-from bot.services.tables import Told
+from bot.cli.screen import console
+from bot.services.told import Told
 
 
 def plain(text: str) -> str:
@@ -27,3 +31,11 @@ def tell(told: Told) -> None:
         out.print(shown)
     for sentence in told.sentences:
         out.print(plain(sentence))
+
+
+def show(what: Any) -> None:
+    """An answer for people, or one JSON document for programs."""
+    if isinstance(what, Told):
+        tell(what)
+    else:
+        typer.echo(json.dumps(what, indent=2, ensure_ascii=False))

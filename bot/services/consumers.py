@@ -52,7 +52,10 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever a key speaks for. `owner` is the person behind a program, and the person for a person's own key."""
+    """Whoever a key speaks for. `owner` is the person behind a program, and the person for a person's own key.
+
+    `key_id` is empty for the operator on the server, who needs no key.
+    """
 
     key_id: str
     actor: Actor

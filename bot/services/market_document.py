@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 from datetime import datetime
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.rules.ranking import RankedOption
-from bot.services.catalog import Inventory
 from ledger.values import JobRequest
+
+if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
+    from bot.rules.ranking import RankedOption
+    from bot.services.catalog import Inventory
 
 
 class _Strict(BaseModel):

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.rules.grammar import Command, GrammarError, said
+from bot.rules.grammar import Command, GrammarError, parse, said
 from bot.rules.job import job_request
 from bot.rules.policy import Policy
 from bot.services import keys
@@ -50,6 +50,11 @@ class Resources(_Strict):
 class JobDocument(_Strict):
     """A portable job request. Money is dollars, times are written 6h, 90m or 2d; a bare number is hours."""
 
+    words: Annotated[str, Field(max_length=4000)] | None = Field(
+        default=None,
+        description="The whole job in one line of the /gpu language, instead of the other fields.",
+        examples=["8xA100-80GB 6h max=$50"],
+    )
     resources: Resources = Resources()
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(
         default=[], description="Only these clouds; the order breaks ties.", examples=[["vast", "runpod"]]
@@ -86,10 +91,15 @@ class BadJob(ValueError):
 def read_job(document: JobDocument, policy: Policy, command: str = "provision") -> JobRequest:
     """The request that a document describes, read by the language of `/gpu`. Raises `BadJob`."""
     pairs = list(_pairs(document, policy))
-    parsed: Command | GrammarError = said(command, [(word, value) for _, word, value in pairs], policy)
+    if document.words is not None:
+        if pairs:
+            raise BadJob(GrammarError.code, "words", f"words say the whole job; leave out {pairs[0][0]}.")
+        parsed: Command | GrammarError = parse(f"{command} {document.words}", policy)
+    else:
+        parsed = said(command, [(word, value) for _, word, value in pairs], policy)
     if isinstance(parsed, GrammarError):
         field = pairs[parsed.position - 1][0] if 0 < parsed.position <= len(pairs) else ""
-        raise BadJob(parsed.code, field, parsed.message)
+        raise BadJob(parsed.code, field or ("words" if document.words else ""), parsed.message)
     if parsed.args is None:
         raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")
     job = job_request(parsed.args, policy, None if parsed.args.hours is not None else _UNTIMED)

@@ -136,6 +136,13 @@ class Settings(BaseSettings):
     )
     host: str = _setting("127.0.0.1", "Address that the HTTP server listens on.", "0.0.0.0")  # noqa: S104
     port: int = _setting(8080, "Port of the HTTP server.", "8080", ge=0, le=65535)
+    url: str | None = _setting(
+        None,
+        "For the command line elsewhere: where the service is. Commands then go through its REST API.",
+        "https://gpu.example.com",
+        pattern="^https?://.+$",
+    )
+    api_key: SecretStr | None = _setting(None, "The API key of a command line elsewhere.", "gpuk_…")
     api_calls_per_minute: int = _setting(
         600, "How often one API key may call, for each process.", "600", ge=1, le=1_000_000
     )

@@ -19,7 +19,7 @@ from bot.rules.policy import Policy
 from bot.rules.ranking import rank
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.market_document import market_document
-from bot.services.tables import told_market
+from bot.services.told import told_market
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import SandboxTiming

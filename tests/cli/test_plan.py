@@ -17,8 +17,9 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
+from bot.api.routes.market import plan_out
 from bot.cli.lazy import build
-from bot.cli.plan import write
+from bot.cli.market_here import write
 from bot.cli.telling import tell
 from bot.practice.reader import all_text
 from bot.rules.grammar import Command, parse
@@ -94,7 +95,7 @@ async def test_every_door_shows_the_same_numbers(
     assert made.best is not None
     await stage.command("alice", f"/gpu plan {WORDS}")
     slack = all_text(stage.ws.ephemerals("alice")[-1])
-    write(made, POLICY, tmp_path)
+    write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
     tell(told_plan(made))
     terminal = capsys.readouterr().out
     page = (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
@@ -174,7 +175,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
     made = await planned(stage, f"{WORDS} price=$0.001")
     assert made.best is None
     (opening,) = (one for one in made.relaxations if one.word == "price")
-    write(made, POLICY, tmp_path)
+    write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
     tell(told_plan(made))
     assert opening.sentence in (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     assert opening.sentence in capsys.readouterr().out

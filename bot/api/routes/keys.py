@@ -56,7 +56,7 @@ async def api_keys(desk: AtDesk, _who: Admin) -> list[ApiKeyOut]:
 @router.post("/keys", status_code=201, responses=refusals(409))
 async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
     """Make a key for a program. Keys of people are made on the server: they may carry the right to decide."""
-    if ":" in body.name and not body.name.startswith("consumer:"):
+    if who.key_id and ":" in body.name and not body.name.startswith("consumer:"):
         sentence = "Keys of people are made on the server, with gpu-shopper keys create; here, name a program."
         raise Refused(Reply(False, "only_programs", sentence))
     ctx = desk.ctx
@@ -68,6 +68,7 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
         code=reply.code,
         sentence=reply.sentence,
         key_id=reply.data["key_id"],
+        actor=reply.data["actor"],
         token=reply.data["token"],
         expires_at=reply.data["expires_at"],
     )

@@ -8,23 +8,52 @@ from fastapi import APIRouter, Header, Query, Response
 
 from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import FieldProblem, Refused
-from bot.api.schemas import CompareIn, CompareOut, In, PlanOut, ProfileOut
-from bot.rules.comparison_text import to_json
+from bot.api.schemas import CompareIn, In, Out, ProfileOut
+from bot.rules.comparison_text import markdown, to_json
 from bot.rules.grammar import Command, GrammarError, said
 from bot.rules.job import JobArgs, job_request
+from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
-from bot.services.deliverables import cost_estimate, gpu_plan, instance_manifest
+from bot.services.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
 from bot.services.market_document import MarketDocument, market_document
-from bot.services.planning import LOOK_HOURS, compare_market
+from bot.services.planning import LOOK_HOURS, Compared, Planned, compare_market
 from bot.services.planning import plan as make_plan
 from bot.services.portable import BadJob, JobDocument, Text, read_job
 from bot.services.tables import told_comparison, told_plan
+from bot.services.told import Told
 from providers import profile
 
 router = APIRouter(prefix="/api/v1", tags=["market"])
 Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
+
+
+class PlanOut(Out):
+    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
+
+    estimate: CostEstimate
+    manifest: InstanceManifest
+    page: str
+    told: Told
+
+
+class CloudOut(Out):
+    """How one cloud answered."""
+
+    cloud: str
+    ok: bool
+    sentence: str
+
+
+class CompareOut(Out):
+    """A comparison with how the clouds answered, how old their prices are, its page and its tables for people."""
+
+    comparison: dict[str, Any]
+    answers: list[CloudOut]
+    ages: list[str]
+    page: str
+    told: Told
 
 
 class InventoryQuery(In):
@@ -101,10 +130,14 @@ async def plan(desk: AtDesk, _who: Reader, document: JobDocument) -> PlanOut:
         job = read_job(document, ctx.policy, "plan")
     except BadJob as error:
         raise refused(error) from error
-    planned = await make_plan(ctx.catalog, ctx.clock, job, ctx.policy)
+    return plan_out(await make_plan(ctx.catalog, ctx.clock, job, ctx.policy), ctx.policy)
+
+
+def plan_out(planned: Planned, policy: Policy) -> PlanOut:
+    """A plan as it is answered."""
     return PlanOut(
         estimate=cost_estimate(planned),
-        manifest=instance_manifest(planned, ctx.policy),
+        manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),
         told=told_plan(planned),
     )
@@ -121,11 +154,16 @@ async def compare(desk: AtDesk, _who: Reader, body: CompareIn) -> CompareOut:
     parsed = read_words("compare", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, desk)
     if parsed.question is None:
         raise ValueError("a comparison without a question")
-    compared = await compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy)
+    return compared_out(await compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy))
+
+
+def compared_out(compared: Compared) -> CompareOut:
+    """A comparison as it is answered."""
     return CompareOut(
         comparison=to_json(compared.found),
-        absent=list(compared.absent),
+        answers=[CloudOut.model_validate(one) for one in compared.answers],
         ages=list(compared.ages),
+        page=markdown(compared.found),
         told=told_comparison(compared),
     )
 

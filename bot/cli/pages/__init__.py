@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from bot.cli.pages import api, clouds, codes, notifications, policy, schemas, settings, words
+from bot.cli.pages import api, clouds, codes, commands, notifications, policy, schemas, settings, words
 
 #: File name under `docs/` → the function that writes it.
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
@@ -18,6 +18,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         "ids.md": words.ids,
         "capabilities.md": clouds.page,
         "api.md": api.page,
+        "cli.md": commands.page,
         "openapi.json": api.openapi,
         "schemas/job.json": api.job_schema,
         **schemas.SCHEMAS,

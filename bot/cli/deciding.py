@@ -1,0 +1,80 @@
+"""`gpu-shopper approve` and `reject`: the human gate at a terminal, under the same rules as a click in Slack."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from bot.api.schemas import RequestOut
+from bot.cli.asking import Json, Named, plain_id
+from bot.cli.door import Door, Refusal, spoken
+from bot.cli.screen import fail
+from bot.cli.telling import show, tell
+from bot.cli.views import told_request
+from bot.services.told import Told
+
+approve_app, reject_app = (typer.Typer(add_completion=False) for _ in range(2))
+
+#: Refusals after which the amount is asked for (again).
+AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
+
+
+@approve_app.command()
+def approve(
+    request: Named,
+    offer: Annotated[str, typer.Option(help="Which option: its number or its offer id.")] = "",
+    amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
+    cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
+    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Approve one option. On a terminal the options are shown and the choice and the amount are asked for."""
+    said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
+    done = spoken(lambda door: _approve(door, plain_id(request), offer, said, as_json=as_json))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any], *, as_json: bool) -> Any:
+    one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
+    asks = sys.stdin.isatty() and not as_json
+    if asks:
+        tell(told_request(one))
+    body = {**said, "offer_id": _offer(one, offer, asks=asks), "quote_version": one.quote_version or None}
+    path = f"/requests/{one.id}/approve"
+    while True:
+        try:
+            return await door.post(path, body)
+        except Refusal as refused:
+            if not asks or refused.code not in AMOUNT:
+                raise
+            body["amount"] = typer.prompt(str(refused)).strip()
+
+
+def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
+    """The id of the option that is approved; None for an override, which has no options."""
+    if not one.options:
+        return offer or None
+    by_rank = {str(option.rank): option.offer_id for option in one.options}
+    if not offer and asks:
+        offer = str(typer.prompt("Which option? A number", default="1")).strip()
+    if not offer:
+        first = one.options[0]
+        example = f"--offer {first.offer_id} (expected ${first.expected_usd.quantize(Decimal('0.01'))})"
+        fail(f"Say which option is approved, such as {example}.", 2)
+    return by_rank.get(offer, offer)
+
+
+@reject_app.command()
+def reject(
+    request: Named,
+    reason: Annotated[str, typer.Option(help="Why; the requester reads it.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Reject a request, with a reason."""
+    if not reason and sys.stdin.isatty() and not as_json:
+        reason = str(typer.prompt("Why? The requester reads it"))
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}))
+    show(done if as_json else Told(sentences=(done["sentence"],)))

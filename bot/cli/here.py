@@ -1,0 +1,55 @@
+"""The REST API inside this process, for an operator on the server: the same routes, with the operator's own name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from bot.api.app import routes
+from bot.api.desk import PRINCIPAL, ApiSettings, Desk
+from bot.cli.door import Door
+from bot.cli.shared import explained, fail, operator, private_umask, settings
+from bot.clock import SystemClock
+from bot.rules.scopes import Scope
+from bot.services.consumers import Principal
+from bot.wiring import build_context, close
+from migrations import run as schema
+
+
+class _AsOperator:
+    """ASGI: every call is the operator's. Whoever may read the ledger's file and its keys needs no other key."""
+
+    def __init__(self, app: Any, who: Principal) -> None:
+        self._app = app
+        self._who = who
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one call."""
+        scope.setdefault("state", {})[PRINCIPAL] = self._who
+        await self._app(scope, receive, send)
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[Door]:
+    """The API over this machine's ledger and clouds."""
+    private_umask()
+    found = settings()
+    with explained():
+        ctx = build_context(found, SystemClock())
+    try:
+        with explained():
+            at = await schema.current(ctx.db)
+        needed = schema.newest()
+        if at != needed:
+            fail(f"The ledger is at {at or 'base'} and this program needs {needed}; run gpu-shopper db upgrade.")
+        app = routes({})
+        app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or ""))
+        who = Principal("", operator(), operator(), frozenset(Scope))
+        transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113
+            yield Door(http)
+    finally:
+        await close(ctx)

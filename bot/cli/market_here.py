@@ -1,0 +1,76 @@
+"""The market on this machine: asked of the clouds directly, without the ledger, as the routes of the API answer it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bot.api.routes.market import CompareOut, PlanOut, compared_out, plan_out
+from bot.cli.market import command_of, marketed, policy_of
+from bot.cli.plan import TEXTS, write_texts
+from bot.cli.shared import fail, settings
+from bot.rules.comparison import Question
+from bot.rules.grammar import GrammarError, parse
+from bot.rules.job import JobArgs, job_request
+from bot.rules.policy import Policy
+from bot.services.chart import chart
+from bot.services.market_document import MarketDocument, market_document
+from bot.services.planning import LOOK_HOURS, Planned, compare_market
+from bot.services.planning import plan as make_plan
+from ledger.values import JobRequest
+
+
+def inventory(words: dict[str, str]) -> MarketDocument:
+    """What is for sale now for these words of `/gpu inventory`; ends the program at a word that it refuses."""
+    found = settings()
+    policy = policy_of(found)
+    parsed = command_of("inventory", words, policy, example="--region US,EU")
+    wanted = job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+    return market_document(marketed(found, lambda catalog, _: catalog.inventory(wanted, policy)), wanted)
+
+
+def comparison(words: dict[str, str]) -> Any:
+    """A comparison as the route answers it."""
+    found = settings()
+    policy = policy_of(found)
+    question = _question(words, policy)
+    compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))
+    answer: CompareOut = compared_out(compared)
+    return answer.model_dump(mode="json")
+
+
+def _question(words: dict[str, str], policy: Policy) -> Question:
+    parsed = command_of("compare", words, policy, example="--budget 500")
+    if parsed.question is None:
+        raise ValueError("a comparison without a question")
+    return parsed.question
+
+
+def planned(line: str, out: str) -> Any:
+    """A plan as the route answers it; its files, the chart too, are written to `out`."""
+    found = settings()
+    policy = policy_of(found)
+    wanted = job_of(line, policy)
+    made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
+    answer: PlanOut = plan_out(made, policy)
+    told = answer.model_dump(mode="json")
+    if out:
+        write(made, told, Path(out))
+        typer.echo(f"Written to {out}: {', '.join(TEXTS)}, gpu_plan.png", err=True)
+    return told
+
+
+def job_of(line: str, policy: Policy) -> JobRequest:
+    """A line of the language of `/gpu plan`; ends the program at a word that it refuses."""
+    parsed = parse(f"plan {line}", policy)
+    if isinstance(parsed, GrammarError):
+        fail(parsed.sentence, 2)
+    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+
+
+def write(made: Planned, answer: Any, folder: Path) -> None:
+    """The plan's files."""
+    write_texts(answer, folder)
+    (folder / "gpu_plan.png").write_bytes(chart(made))

@@ -1,0 +1,39 @@
+"""docs/cli.md: the commands, the routes that do the same, and what the program ends with."""
+
+from __future__ import annotations
+
+from bot.cli.door import KEY, URL
+from bot.cli.lazy import COMMANDS
+from bot.cli.pages.markdown import code, table
+from bot.cli.pages.markdown import page as whole
+from bot.cli.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
+
+ENDS = (
+    ("0", "done"),
+    ("1", "refused, or there is nothing to offer; the sentence is on standard error"),
+    ("2", "a wrong option, word or id"),
+    ("3", "`progress`: the approval does not cover the expected end"),
+    (str(UNAVAILABLE), "the service or every cloud is out of reach, or asks to slow down"),
+    (str(NO_PERMISSION), "the key does not work, or lacks the right"),
+    (str(BAD_SETTINGS), "settings that cannot be used"),
+    ("130", "interrupted"),
+)
+
+
+def page() -> str:
+    """The page."""
+    rows = [
+        (code(f"gpu-shopper {name}"), entry.help, "<br>".join(code(route) for route in entry.routes) or "this machine")
+        for name, entry in COMMANDS.items()
+        if not entry.hidden
+    ]
+    return whole(
+        "The command line",
+        f"On the server the commands work on its own ledger, as the operator who types them. With `{URL}` and `{KEY}` they "
+        "go to the service at that address through its REST API. The commands and what they print are the same. "
+        "`--json` prints one document for programs; sentences for people go to standard output, progress and refusals to "
+        "standard error; `NO_COLOR` is obeyed.",
+        table(("command", "what it does", "the same by REST"), rows),
+        "## Exit codes",
+        table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),
+    )

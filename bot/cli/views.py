@@ -1,0 +1,106 @@
+"""Requests and sessions as tables and sentences, from what the REST API answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from bot.api.schemas import RequestOut, RequestSummary, SessionOut
+from bot.rules.wording import hours, rate, usd
+from bot.services.told import TextTable, Told
+from ledger.values import short_id
+
+OPTIONS = ("#", "offer", "GPU", "region", "per hour", "expected", "worst", "why")
+
+
+def when(at: datetime | None) -> str:
+    """A moment in UTC."""
+    return f"{at:%Y-%m-%d %H:%M} UTC" if at else "-"
+
+
+def told_requests(found: Sequence[RequestSummary]) -> Told:
+    """A list of requests."""
+    if not found:
+        return Told(sentences=("There are no requests.",))
+    head = ("request", "state", "by", "made", "until", "reason")
+    rows = [
+        (short_id(one.id), one.state, one.requester, when(one.created_at), when(one.expires_at), one.reason or "-")
+        for one in found
+    ]
+    return Told(tables=(TextTable(head=head, rows=tuple(rows)),))
+
+
+def told_request(one: RequestOut) -> Told:
+    """One request: what is offered, for whom it waits, or how it was decided."""
+    lead = f"Request {short_id(one.id)} by {one.requester} is {one.state}."
+    rows = tuple(
+        (
+            str(option.rank),
+            option.offer_id,
+            f"{option.gpu_count}x {option.gpu}",
+            option.region,
+            rate(option.price_usd_h),
+            usd(option.expected_usd),
+            usd(option.worst_usd),
+            option.why,
+        )
+        for option in one.options
+    )
+    said = [one.reason and f"Reason: {one.reason}", one.outcome]
+    if one.override_id:
+        said.append(f"The override for more hours is request {short_id(one.override_id)}; it is decided first.")
+    if one.waiting:
+        named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
+        who = named or "nobody yet; the policy names no approver"
+        said.append(one.waiting.rule)
+        said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; may decide: {who}.")
+        said.append(f"It waits since {when(one.waiting.since)} and expires {when(one.waiting.until)}.")
+        said += one.excluded
+    elif one.decided_by:
+        said.append(f"Decided by {one.decided_by} at {when(one.decided_at)}.")
+    if one.session_id:
+        said.append(f"Session {short_id(one.session_id)}.")
+    tables = (TextTable(head=OPTIONS, rows=rows),) if rows else ()
+    return Told(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
+
+
+def told_sessions(found: Sequence[SessionOut]) -> Told:
+    """A list of sessions."""
+    if not found:
+        return Told(sentences=("Nothing is running.",))
+    head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
+    rows = [
+        (
+            short_id(one.id),
+            one.state,
+            f"{one.gpu_count}x {one.gpu or 'GPU'}",
+            one.cloud or "-",
+            _rate(one.price_usd_h),
+            usd(one.cost_usd),
+            when(one.deadline),
+            one.owner,
+        )
+        for one in found
+    ]
+    return Told(tables=(TextTable(head=head, rows=tuple(rows)),))
+
+
+def told_session(one: SessionOut) -> Told:
+    """One session and how to connect."""
+    gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
+    said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
+    if one.deadline:
+        said.append(f"Ends {when(one.deadline)} ({hours(one.hours)} as approved).")
+    if one.ssh:
+        said.append(f"Connect: {one.ssh.command}")
+        said.append(f"Host {one.ssh.host}, port {one.ssh.port}, user {one.ssh.user}.")
+    if one.end_reason:
+        said.append(one.end_reason)
+    if one.ended_at:
+        said.append(f"Ended {when(one.ended_at)}.")
+    return Told(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
+
+
+def _rate(price_usd_h: Decimal | None) -> str:
+    return "-" if price_usd_h is None else rate(price_usd_h)

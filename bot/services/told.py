@@ -1,0 +1,46 @@
+"""What people read of an answer, as tables and sentences. Light to import: a terminal far from the service shows it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from bot.rules.wording import hours, rate, usd
+from bot.services.market_document import MarketDocument, MarketOption
+
+
+class TextTable(BaseModel):
+    """A table for people."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str = ""
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+
+
+class Told(BaseModel):
+    """What people read: a line above, tables, and the sentences under them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    lead: str = ""
+    tables: tuple[TextTable, ...] = ()
+    sentences: tuple[str, ...] = ()
+
+
+def told_market(found: MarketDocument) -> Told:
+    """The market: ranked offers, the age of the prices, who did not answer, what was left out and why."""
+    head = ("#", "offer", "GPU", "region", "per hour", f"for {hours(found.hours)}", "why")
+    answered = f"{found.answered:,} offer{'' if found.answered == 1 else 's'} answered."
+    absent = [one.sentence for one in found.clouds if not one.ok]
+    sentences = (*found.ages, *absent, *(one.sentence for one in found.excluded))
+    if not found.options:
+        return Told(sentences=("No offer fits now.", *sentences))
+    table = TextTable(head=head, rows=tuple(_market_row(one) for one in found.options))
+    return Told(tables=(table,), sentences=(answered, *sentences))
+
+
+def _market_row(one: MarketOption) -> tuple[str, ...]:
+    gpus = f"{one.gpu_count}x {one.gpu}{' spot' if one.spot else ''}"
+    price = "-" if one.price_usd_h is None else rate(one.price_usd_h)
+    return str(one.rank), one.offer_id, gpus, one.region, price, usd(one.expected_usd), one.why

@@ -1,0 +1,278 @@
+"""One command line here and elsewhere: the walk through both, the same output, and a route for every command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.api.app import build_api, routes
+from bot.api.desk import ApiSettings, Desk
+from bot.cli import asking
+from bot.cli.lazy import COMMANDS, build
+from bot.cli.shared import operator
+from bot.services import consumers
+from bot.services.consumers import NewKey
+from ledger.db import Database
+from tests.cli.test_commands import elsewhere
+from tests.support.clock import SteppedClock
+from tests.support.serving import serving
+from tests.support.world import BOB, World, checked_world
+
+__all__ = ["elsewhere"]
+
+#: What is about this machine alone, and why no route does it.
+HERE_ONLY = {
+    "demo": "starts everything on this machine",
+    "serve": "is what the routes are served by",
+    "doctor": "looks at this machine's settings",
+    "progress": "computes from its own options",
+    "sandbox": "serves the sandbox clouds",
+    "db": "changes the schema before anything is served",
+    "strays": "the operator's word after a lost ledger",
+    "version": "of this program",
+    "practice": "serves the practice workspace",
+    "docs": "writes this repository's pages",
+}
+
+
+def test_every_command_has_a_route_or_is_about_this_machine() -> None:
+    served = {
+        f"{method.upper()} {path}" for path, methods in routes({}).openapi()["paths"].items() for method in methods
+    }
+    assert {name for name, entry in COMMANDS.items() if not entry.routes} == set(HERE_ONLY)
+    for name, entry in COMMANDS.items():
+        assert set(entry.routes) <= served, name
+    api = {route for route in served if " /api/" in route}
+    assert api == {route for entry in COMMANDS.values() for route in entry.routes}
+
+
+@dataclass
+class Terminal:
+    """A terminal that may speak to the service over HTTP, or open its ledger itself."""
+
+    w: World
+    url: str
+    key: str
+    monkeypatch: pytest.MonkeyPatch
+
+    def far(self, key: str = "") -> None:
+        """Elsewhere, with a key."""
+        self.monkeypatch.setenv("GPU_SHOPPER_URL", self.url)
+        self.monkeypatch.setenv("GPU_SHOPPER_API_KEY", key or self.key)
+
+    def near(self) -> None:
+        """On the server."""
+        for name in ("GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"):
+            self.monkeypatch.delenv(name, raising=False)
+
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        """A command, in a thread: it has a loop of its own, and the service answers in this one."""
+        result = await asyncio.to_thread(CliRunner().invoke, build(), arguments)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result.exit_code, result.stdout, result.stderr
+
+    async def good(self, *arguments: str) -> str:
+        """What a command that succeeds prints."""
+        code, out, err = await self.run(*arguments)
+        assert code == 0, (arguments, out, err)
+        return out
+
+    async def newest(self, number: int) -> str:
+        """The `number`-th request, as soon as somebody has asked for it and its offers are there."""
+        while len((await self.w.books()).requests) < number:
+            await self.w.ctx.hints.requests.wait()
+            self.w.ctx.hints.requests.clear()
+        await self.w.settle()
+        return (await self.w.books()).requests[-1].id
+
+    async def read(self, *arguments: str) -> Any:
+        """The document that it prints."""
+        return json.loads(await self.good(*arguments, "--json"))
+
+
+@pytest.fixture
+async def terminal(
+    sqlite_db: Database, clock: SteppedClock, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Terminal]:
+    """The operator may decide here and in Slack, and answers for the program atlas."""
+    me = operator()
+    monkeypatch.setattr(asking, "POLL_S", 0.02)
+    url = sqlite_db.url.render_as_string(hide_password=False)
+    Path(str(sqlite_db.url.database)).parent.chmod(0o700)
+    policy = elsewhere / "policy.yml"
+    policy.write_text(f"policy:\n  approvers: [{BOB.id}, {me.ref}]\n")
+    monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", url)
+    monkeypatch.setenv("GPU_SHOPPER_POLICY", str(policy))
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(approvers=(BOB.id, me.ref))
+        for name, cloud in w.clouds.items():
+            # Here too they are set up; nothing that is compared asks them.
+            for variable, value in cloud.environment(f"http://127.0.0.1:9/{name}").items():
+                monkeypatch.setenv(variable, value)
+        made = await consumers.create(sqlite_db, w.ctx.labels, NewKey(me.ref), me, clock.now())
+        async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as there:
+            yield Terminal(w, there, str(made.data["token"]), monkeypatch)
+
+
+async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
+    t = terminal
+    atlas = await consumers.create(t.w.ctx.db, t.w.ctx.labels, NewKey("atlas", "UCAROL"), operator(), t.w.clock.now())
+    program = str(atlas.data["token"])
+    t.far(program)
+    assert "asking vast" in await t.good("provision", "--gpu", "4090", "--hours", "2", "--reason", "a walk")
+    await t.w.settle()
+    (waiting,) = (await t.read("requests", "--waiting"))["items"]
+    assert (waiting["requester"], waiting["reason"]) == ("consumer:atlas", "a walk")
+    shown = await t.good("request", waiting["id"])
+    assert "0 of 1 approvals" in shown
+    code, _, err = await t.run("approve", waiting["id"], "--offer", "1")
+    assert (code, "lacks the scope approvals:write" in err) == (77, True)
+
+    t.far()
+    code, _, err = await t.run("approve", waiting["id"])
+    assert (code, "Say which option is approved, such as --offer" in err) == (2, True)
+    assert "The request is approved." in await t.good("approve", waiting["id"][-6:], "--offer", "1")
+    await t.w.settle()
+    await t.w.run(40, 20)
+    t.far(program)
+    (running,) = (await t.read("sessions"))["items"]
+    assert running["state"] == "running"
+    assert running["ssh"]["command"] in await t.good("session", running["id"])
+    assert "is ordered" in await t.good("shutdown", running["id"])
+    await t.w.run(150, 15)
+    over = await t.read("session", running["id"])
+    assert over["state"] == "terminated"
+    assert await t.good("sessions") == "Nothing is running.\n"
+    assert running["id"][-6:] in await t.good("sessions", "--all")
+    assert t.w.alive() == []
+
+
+async def test_waiting_tells_what_happens_and_ends_with_it(terminal: Terminal) -> None:
+    t = terminal
+    t.far()
+
+    async def bob() -> None:
+        request_id = await t.newest(1)
+        assert (await t.w.decide(request_id)).ok
+        await t.w.settle()
+        await t.w.run(40, 20)
+
+    (code, out, err), _ = await asyncio.gather(t.run("provision", "1x4090 2h", "--wait"), bob())
+    assert (code, "is running." in out, "Connect: ssh" in out) == (0, True, True)
+    assert err.splitlines()[-1] == "session running"
+    await t.good("shutdown", (await t.read("sessions"))["items"][0]["id"])
+
+    async def carol() -> None:
+        request_id = await t.newest(2)
+        assert (await t.w.decide(request_id, action="reject", reason="not today")).ok
+
+    (code, out, _), _ = await asyncio.gather(t.run("provision", "1x4090 2h", "--wait"), carol())
+    assert (code, "not today" in out) == (1, True)
+    await t.w.settle()
+
+
+async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
+    t = terminal
+    request_id = await t.w.running(operator())
+    other = await t.w.ask()
+    assert other.ok
+    await t.w.settle()
+    key = ["keys", "create", "atlas", "--owner", "UCAROL"]
+    for arguments in (
+        ("requests",),
+        ("requests", "--json"),
+        ("request", request_id),
+        ("request", request_id, "--json"),
+        ("request", str(other.data["request_id"])),
+        ("sessions",),
+        ("session", request_id),
+        ("session", "zzzzzz"),
+        ("request", "../keys"),
+        ("approve", request_id, "--offer", "1"),
+        ("reject", request_id),
+        ("cancel", request_id),
+        ("provision", "--gpu", "RTX9999", "--hours", "2"),
+        ("provision", "4090", "--hours", "2"),
+        ("provision",),
+        ("ssh-key", "show"),
+    ):
+        t.far()
+        far = await t.run(*arguments)
+        t.near()
+        near = await t.run(*arguments)
+        assert _untimed(far) == _untimed(near), arguments
+    t.far()
+    refused = await t.run(*key)
+    assert (refused[0], "lacks the scope admin" in refused[2]) == (77, True)
+    t.near()
+    assert (await t.run(*key))[0] == 0
+    await t.good("shutdown", request_id)
+
+
+def _untimed(answer: tuple[int, str, str]) -> tuple[int, str, str]:
+    """Here the clock is the real one, so what a session has cost by now differs."""
+    code, out, err = answer
+    lines = [line for line in out.splitlines() if "so far" not in line and "cost_usd" not in line and "$0." not in line]
+    return code, "\n".join(lines), err
+
+
+async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: Path) -> None:
+    t = terminal
+    t.far()
+    job = elsewhere / "job.yaml"
+    job.write_text("resources: {gpu: {name: '4090', count: 1}}\nhours: 2\ncandidates: [vast]\n")
+    assert "asking vast for offers" in await t.good("provision", "--job", str(job), "--reason", "from a file")
+    (one,) = (await t.read("requests"))["items"]
+    assert one["reason"] == "from a file"
+    job.write_text("hours: [")
+    assert (await t.run("provision", "--job", str(job)))[0] == 2
+    job.write_text("resources: {gpu: '4090'}\nhours: 2\ncandidates: [autodl]\n")
+    code, _, err = await t.run("provision", "--job", str(job))
+    assert (code, "“autodl” is not a cloud; there are vast," in err) == (2, True)
+    again = ("provision", "1x4090 2h", "--again", "nightly")
+    assert await t.good(*again) == await t.good(*again)
+    assert len((await t.w.books()).requests) == 2
+    assert "Plan for a machine for 2 hours" in await t.good("provision", "1x4090 2h", "--dry-run")
+
+
+async def test_the_market_is_the_same_elsewhere(terminal: Terminal, elsewhere: Path) -> None:
+    t = terminal
+    t.far()
+    found = await t.read("inventory", "--gpu", "4090", "--max-price", "0.80", "--provider", "vast")
+    assert found["options"]
+    assert {one["gpu"] for one in found["options"]} == {"RTX4090"}
+    assert found["options"][0]["offer_id"] in await t.good("inventory", "--gpu", "4090", "--provider", "vast")
+    assert "Plan for" in await t.good("plan", "model=7B", "tokens=2B", "--out", "made")
+    assert sorted(path.name for path in (elsewhere / "made").iterdir()) == [
+        "cost_estimate.json",
+        "gpu_plan.md",
+        "instance_manifest.json",
+    ]
+    assert "One run of 1 hour" in await t.good("compare", "--budget", "500")
+    assert (await t.run("inventory", "--gpu", "RTX9999"))[0] == 2
+    assert (await t.run("plan", "model"))[0] == 2
+
+
+async def test_an_address_that_cannot_be_used_is_explained(terminal: Terminal) -> None:
+    t = terminal
+    t.near()
+    for url, key, code, says in (
+        ("http://gpu.example.com", "gpuk_x", 78, "must begin with https://"),
+        ("http://127.0.0.1:9", "", 78, "GPU_SHOPPER_API_KEY is not"),
+        ("http://127.0.0.1:9", "gpuk_x", 69, "cannot be reached: ConnectError"),
+        (t.url, "gpuk_wrongwrong", 77, "needs a working API key"),
+        (next(iter(t.w.clouds)) and t.url.replace("127.0.0.1", "localhost"), "gpuk_wrong", 77, "working API key"),
+    ):
+        t.monkeypatch.setenv("GPU_SHOPPER_URL", str(url))
+        t.monkeypatch.setenv("GPU_SHOPPER_API_KEY", key)
+        ended, out, err = await t.run("sessions")
+        assert (ended, out, says in err) == (code, "", True), (url, err)
+        assert "wrongwrong" not in err
