@@ -33,6 +33,8 @@ STATUS: dict[str, int] = {
     "no_key": 404,
     "no_session": 409,
     "already_ending": 409,
+    "already_asked": 409,
+    "not_running": 409,
     "already_voted": 409,
     "already_approved": 409,
     "already_rejected": 409,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -185,6 +185,22 @@ class ReasonIn(In):
     """Why; a rejection needs it."""
 
     reason: Annotated[str, Field(max_length=4000)] = ""
+
+
+class ExtendIn(In):
+    """How much more time, and why."""
+
+    hours: Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)] | Annotated[str, Field(max_length=40)] = Field(
+        examples=["2h"]
+    )
+    reason: Annotated[str, Field(max_length=4000)] = ""
+
+
+class DoneIn(In):
+    """How the work went, and what becomes of the disk."""
+
+    succeeded: bool = True
+    storage: Literal["destroy", "preserve"] = "destroy"
 
 
 class SshKeyIn(In):

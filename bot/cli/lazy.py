@@ -61,13 +61,31 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "reject": Entry(
             "Reject a request.", at="deciding:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
         ),
-        "sessions": Entry("List sessions.", at="renting:sessions_app", routes=("GET /api/v1/sessions",)),
+        "sessions": Entry("List sessions.", routes=("GET /api/v1/sessions",)),
         "session": Entry(
-            "Show one session and how to connect.",
-            at="renting:session_app",
+            "Show one session and how to connect; extend, stop, start, restart or end it.",
             routes=("GET /api/v1/sessions/{session}",),
         ),
-        "shutdown": Entry("End a session.", at="renting:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)),
+        "extend": Entry(
+            "Ask for more time for a session.",
+            at="session:extend_app",
+            routes=("POST /api/v1/sessions/{session}/extend",),
+        ),
+        "done": Entry(
+            "The work of a session is over.", at="session:done_app", routes=("POST /api/v1/sessions/{session}/done",)
+        ),
+        "stop": Entry(
+            "Stop a session's machine.", at="session:stop_app", routes=("POST /api/v1/sessions/{session}/stop",)
+        ),
+        "start": Entry(
+            "Start a stopped machine.", at="session:start_app", routes=("POST /api/v1/sessions/{session}/start",)
+        ),
+        "restart": Entry(
+            "Restart a machine in place.",
+            at="session:restart_app",
+            routes=("POST /api/v1/sessions/{session}/restart",),
+        ),
+        "shutdown": Entry("End a session.", at="session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)),
         "ssh-key": Entry(
             "The public SSH key of your machines: add, show, remove.",
             at="ssh_key:app",
@@ -81,7 +99,6 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
         ),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
-        "session": Entry("One running session: extend, stop, start, restart or end it."),
         "strays": Entry("Instances of ours without a row of their own: list, condemn."),
         "profiles": Entry(
             "What is peculiar to each cloud and what ends its meter: show, lint.",

@@ -1,99 +1,106 @@
-"""`gpu-shopper session`: what can be done with one session, judged and recorded as at every other door."""
+"""`gpu-shopper session`: one session, and everything that can be done with it; `extend`, `stop` and so on alone, too."""
 
 from __future__ import annotations
 
-import asyncio
-import getpass
-from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from bot.cli.shared import explained, fail, private_umask, settings
-from bot.clock import SystemClock
-from bot.rules.approval import DeciderFacts
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.switching import Order
-from bot.services import extending, sessions, switching
-from bot.services.commands import Done, Extend, Reply, Switch, Terminate
-from bot.services.context import Context
-from bot.wiring import build_context, close
-from ledger.values import Actor, ActorKind, new_id
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="One session: extend, done, terminate.")
-
-SESSION = typer.Argument(help="The id of a session or of its request, or the end of one.")
-REASON = typer.Option("", help="Why, for those who decide and for the journal.")
+from bot.api.schemas import SessionOut
+from bot.cli.asking import Json, plain_id
+from bot.cli.door import spoken
+from bot.cli.telling import show as print_answer
+from bot.cli.views import told_session
+from bot.services.told import Told
 
 
-def _operator() -> DeciderFacts:
-    """Whoever is logged in here. What they may do is up to the policy, as for everybody."""
-    return DeciderFacts(Actor(ActorKind.OPERATOR, getpass.getuser()))
+class _ShowsByDefault(TyperGroup):
+    """`session ID` is `session show ID`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand that is named, or `show`."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
 
 
-def _answered(step: Callable[[Context], Awaitable[Reply]]) -> None:
-    """Run one use-case on the ledger and print its sentence; a refusal ends the program with 1."""
-    private_umask()
+app = typer.Typer(
+    cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="One session: show it, or do something."
+)
+extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
+    typer.Typer(add_completion=False) for _ in range(6)
+)
 
-    async def within() -> Reply:
-        ctx = build_context(settings(), SystemClock())
-        try:
-            return await step(ctx)
-        finally:
-            await close(ctx)
-
-    with explained():
-        reply = asyncio.run(within())
-    if not reply.ok:
-        fail(reply.sentence)
-    typer.echo(reply.sentence)
+Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
 
 
 @app.command()
+def show(session: Named, as_json: Json = False) -> None:
+    """Show it, by its id or by its request's, and how to connect."""
+    found = spoken(lambda door: door.get(f"/sessions/{plain_id(session)}"))
+    print_answer(found if as_json else told_session(SessionOut.model_validate(found)))
+
+
+@app.command()
+@extend_app.command()
 def extend(
-    session: str = SESSION, more: str = typer.Argument(help="How much more: 2h, 90m."), reason: str = REASON
+    session: Named,
+    more: Annotated[str, typer.Argument(help="How much more: 2h, 90m.")] = "",
+    hours: Annotated[str, typer.Option(help="The same as an option.")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for those who decide and for the journal.")] = "",
+    again: Annotated[str, typer.Option(help="A word of yours that makes repeating this command ask once.")] = "",
+    as_json: Json = False,
 ) -> None:
     """Ask for more time. What was approved already is taken at once; the rest is decided like every spend."""
-
-    async def step(ctx: Context) -> Reply:
-        try:
-            hours = KEYS["hours"].read(more, ctx.policy)["hours"]
-        except BadWord as error:
-            return Reply(False, "bad_word", str(error))
-        key = f"cli/{new_id('req', ctx.clock.now())}"
-        return await extending.extend(ctx, Extend(key, session, hours, _operator(), reason))
-
-    _answered(step)
+    body = {"hours": more or hours, "reason": reason}
+    _done(f"/sessions/{plain_id(session)}/extend", body, again, as_json=as_json)
 
 
 @app.command()
+@done_app.command()
 def done(
-    session: str = SESSION,
-    failed: bool = typer.Option(False, "--failed", help="The work did not succeed."),
-    preserve: bool = typer.Option(False, "--preserve", help="Stop it instead, and keep its disk until its end."),
+    session: Named,
+    failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
+    preserve: Annotated[
+        bool, typer.Option("--preserve", help="Stop it instead, and keep its disk until its end.")
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Say that the work is done, which ends the session."""
-    _answered(lambda ctx: sessions.done(ctx, Done(session, _operator(), succeeded=not failed, preserve=preserve)))
+    body = {"succeeded": not failed, "storage": "preserve" if preserve else "destroy"}
+    _done(f"/sessions/{plain_id(session)}/done", body, as_json=as_json)
 
 
 @app.command()
-def stop(session: str = SESSION) -> None:
+@stop_app.command()
+def stop(session: Named, as_json: Json = False) -> None:
     """Stop its machine, where that saves money; the disk stays."""
-    _answered(lambda ctx: switching.switch(ctx, Switch(session, _operator(), Order.STOP)))
+    _done(f"/sessions/{plain_id(session)}/stop", {}, as_json=as_json)
 
 
 @app.command()
-def start(session: str = SESSION) -> None:
+@start_app.command()
+def start(session: Named, as_json: Json = False) -> None:
     """Start its stopped machine."""
-    _answered(lambda ctx: switching.switch(ctx, Switch(session, _operator(), Order.START)))
+    _done(f"/sessions/{plain_id(session)}/start", {}, as_json=as_json)
 
 
 @app.command()
-def restart(session: str = SESSION) -> None:
+@restart_app.command()
+def restart(session: Named, as_json: Json = False) -> None:
     """Restart its machine in place."""
-    _answered(lambda ctx: switching.switch(ctx, Switch(session, _operator(), Order.RESTART)))
+    _done(f"/sessions/{plain_id(session)}/restart", {}, as_json=as_json)
 
 
-@app.command()
-def terminate(session: str = SESSION, reason: str = REASON) -> None:
-    """End the session now."""
-    _answered(lambda ctx: sessions.terminate(ctx, Terminate(session, _operator(), reason)))
+@app.command("terminate")
+@shutdown_app.command()
+def shutdown(session: Named, as_json: Json = False) -> None:
+    """End the session now; it is confirmed when its cloud no longer lists it."""
+    ended = spoken(lambda door: door.delete(f"/sessions/{plain_id(session)}"))
+    print_answer(ended if as_json else Told(sentences=(ended["sentence"],)))
+
+
+def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
+    answer = spoken(lambda door: door.post(path, body, again))
+    print_answer(answer if as_json else Told(sentences=(answer["sentence"],)))

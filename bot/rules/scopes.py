@@ -17,7 +17,7 @@ class Scope(StrEnum):
     REQUESTS_READ = "requests:read"
     REQUESTS_WRITE = "requests:write"
     SESSIONS_READ = "sessions:read"
-    SESSIONS_END = "sessions:end"
+    SESSIONS_WRITE = "sessions:write"
     APPROVALS_WRITE = "approvals:write"
     ADMIN = "admin"
 
@@ -28,7 +28,7 @@ MEANING: dict[Scope, str] = {
     Scope.REQUESTS_READ: "see requests",
     Scope.REQUESTS_WRITE: "ask for GPUs and cancel what was asked",
     Scope.SESSIONS_READ: "see sessions and how to connect",
-    Scope.SESSIONS_END: "end a session",
+    Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
     Scope.APPROVALS_WRITE: "approve and reject; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",
 }

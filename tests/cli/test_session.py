@@ -66,7 +66,7 @@ def test_extend_asks_and_done_ends(url: str) -> None:
     asked = next(row for row in books(url).requests if row.kind == "extend")
     assert (asked.requester, asked.reason) == (f"operator:{getpass.getuser()}", "one more epoch")
     code, said = run("extend", session.id, "soon")
-    assert (code, "90m" in said) == (1, True)
+    assert (code, "90m" in said) == (2, True)
     assert run("extend", "zzzzzz", "1h")[0] == 1
     assert run("done", session.id, "--failed")[0] == 0
     assert books(url).sessions[0].end_code == "work_failed"

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter
+from fastapi.responses import JSONResponse
 
-from bot.api.desk import AtDesk, caller, refusals
-from bot.api.problems import Refused
-from bot.api.routes.requests import Cursor, Limit, Named, done, found
-from bot.api.schemas import Done, Page, SessionOut
+from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.problems import FieldProblem, Refused
+from bot.api.routes.requests import Cursor, Limit, Named, Repeat, done, found, once, replayed
+from bot.api.schemas import Done, DoneIn, ExtendIn, Page, SessionOut
 from bot.api.views import session_out
 from bot.rules.approval import DeciderFacts
+from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import Scope
-from bot.services import access
+from bot.rules.switching import Order
+from bot.services import access, extending, idempotency, switching
 from bot.services import sessions as service
-from bot.services.commands import Reply, Terminate
+from bot.services.commands import Done as WorkDone
+from bot.services.commands import Extend, Reply, Switch, Terminate
 from bot.services.consumers import Principal
+from bot.services.portable import plain
+from ledger.models import Session
 from ledger.reads import session_view, sessions_page
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
-Ender = Annotated[Principal, caller(Scope.SESSIONS_END)]
+Owner = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
 NO_SESSION = Reply(False, "no_session", "That request has no session yet; look at the request for what it waits for.")
 
 
@@ -44,9 +50,7 @@ async def sessions(
 async def session(desk: AtDesk, who: Reader, session: Named) -> SessionOut:
     """One session, by its id or by its request's."""
     ctx = desk.ctx
-    _, row = await found(desk, who, session)
-    if row is None:
-        raise Refused(NO_SESSION)
+    row = await _held(desk, who, session)
     async with ctx.db.read() as tx:
         own = await access.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
@@ -54,10 +58,73 @@ async def session(desk: AtDesk, who: Reader, session: Named) -> SessionOut:
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
-async def end(desk: AtDesk, who: Ender, session: Named) -> Done:
+async def end(desk: AtDesk, who: Owner, session: Named) -> Done:
     """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists it."""
+    row = await _held(desk, who, session)
+    reply = await service.terminate(desk.ctx, Terminate(row.id, DeciderFacts(who.actor)))
+    return done(reply, url=f"/api/v1/sessions/{row.id}")
+
+
+@router.post("/sessions/{session}/extend", status_code=202, response_model=Done, responses=refusals(404, 409))
+async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: Repeat) -> Any:
+    """Ask for more time. 202: people decide about it, in the request that is named; 200: it was approved already."""
+    row = await _held(desk, who, session)
+    call = await once(desk, who, key, f"POST /sessions/{row.id}/extend {body.model_dump_json()}")
+    known = replayed(call)
+    if known is not None:
+        return known
+    policy = desk.ctx.policy
+    try:
+        hours = KEYS["hours"].read(plain(body.hours), policy)["hours"]
+    except BadWord as error:
+        wrong = [FieldProblem(field="hours", sentence=str(error))]
+        raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
+    command = Extend(f"rest:{call.key}"[:128], row.id, hours, DeciderFacts(who.actor), body.reason)
+    reply = await extending.extend(desk.ctx, command)
+    request_id = reply.data.get("request_id")
+    url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
+    status = 202 if request_id else 200
+    answer = done(reply, url=url, session_id=row.id).model_dump(mode="json")
+    await idempotency.finish(desk.ctx, call, status, answer)
+    return JSONResponse(answer, status, {"Location": url})
+
+
+@router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
+async def work_done(desk: AtDesk, who: Owner, session: Named, body: DoneIn) -> Done:
+    """Say that the work is over and how it went. The session ends, or is stopped so that its disk is kept."""
+    row = await _held(desk, who, session)
+    preserve = body.storage == "preserve"
+    command = WorkDone(row.id, DeciderFacts(who.actor), succeeded=body.succeeded, preserve=preserve)
+    return done(await service.done(desk.ctx, command), url=f"/api/v1/sessions/{row.id}")
+
+
+@router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))
+async def stop(desk: AtDesk, who: Owner, session: Named) -> Done:
+    """Stop its machine where that saves money; the disk stays, and the answer says what is still billed."""
+    return await _switch(desk, who, session, Order.STOP)
+
+
+@router.post("/sessions/{session}/start", status_code=202, responses=refusals(404, 409))
+async def start(desk: AtDesk, who: Owner, session: Named) -> Done:
+    """Start its stopped machine again, within what was approved."""
+    return await _switch(desk, who, session, Order.START)
+
+
+@router.post("/sessions/{session}/restart", status_code=202, responses=refusals(404, 409))
+async def restart(desk: AtDesk, who: Owner, session: Named) -> Done:
+    """Restart its machine in place."""
+    return await _switch(desk, who, session, Order.RESTART)
+
+
+async def _switch(desk: Desk, who: Principal, session: str, order: Order) -> Done:
+    row = await _held(desk, who, session)
+    reply = await switching.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order))
+    return done(reply, url=f"/api/v1/sessions/{row.id}")
+
+
+async def _held(desk: Desk, who: Principal, session: str) -> Session:
+    """The session that an id names, when the principal may see it."""
     _, row = await found(desk, who, session)
     if row is None:
         raise Refused(NO_SESSION)
-    reply = await service.terminate(desk.ctx, Terminate(row.id, DeciderFacts(who.actor)))
-    return done(reply, url=f"/api/v1/sessions/{row.id}")
+    return row

@@ -29,10 +29,10 @@ def page() -> str:
     ]
     return whole(
         "The command line",
-        f"On the server the commands work on its own ledger, as the operator who types them. With `{URL}` and `{KEY}` they "
-        "go to the service at that address through its REST API. The commands and what they print are the same. "
-        "`--json` prints one document for programs; sentences for people go to standard output, progress and refusals to "
-        "standard error; `NO_COLOR` is obeyed.",
+        "On the server the commands work on its own ledger, as the operator who types them. With "
+        f"`{URL}` and `{KEY}` they go to the service at that address through its REST API. The commands and what they "
+        "print are the same. `--json` prints one document for programs; answers go to standard output, progress and "
+        "refusals to standard error; `NO_COLOR` is obeyed.",
         table(("command", "what it does", "the same by REST"), rows),
         "## Exit codes",
         table(("code", "meaning"), [(code(number), meaning) for number, meaning in ENDS]),
