@@ -1,4 +1,4 @@
-"""`gpu-shopper session`: one session, and everything that can be done with it; `extend`, `stop` and so on alone, too."""
+"""`gpu-shopper session`: one session, and all that can be done with it; `extend`, `stop` and so on alone, too."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""A running session over REST: more time is decided by people, and who may do what is the same as in Slack."""
+
+from __future__ import annotations
+
+from ledger.db import Database
+from ledger.states import InstanceState
+from tests.api.door import Door, code_of, opened
+from tests.support.clock import SteppedClock
+from tests.support.world import BOB, checked_world
+
+
+async def running(door: Door, key: str, **changes: object) -> str:
+    """A session that runs; returns its id."""
+    request_id = await door.asked(key, candidates=["vast"], **changes)
+    assert (await door.w.decide(request_id)).ok
+    await door.w.settle()
+    await door.w.run(40, 20)
+    (session,) = (await door.call("GET", "/sessions", key)).json()["items"]
+    assert session["state"] == "running"
+    return str(session["id"])
+
+
+async def test_more_time_is_asked_for_and_approved_over_rest(db: Database, clock: SteppedClock) -> None:
+    async with checked_world(db, clock) as w:
+        w.tune(approvers=(BOB.id, "operator:ben"))
+        async with opened(w) as door:
+            atlas, ben = await door.key("atlas"), await door.key("operator:ben")
+            session = await running(door, atlas)
+            before = (await door.call("GET", f"/sessions/{session}", atlas)).json()["deadline"]
+            body = {"hours": "90m", "reason": "one more epoch"}
+            same = {"Idempotency-Key": "more"}
+            asked = await door.call("POST", f"/sessions/{session}/extend", atlas, json=body, headers=same)
+            assert (asked.status_code, asked.json()["code"]) == (202, "asked")
+            again = await door.call("POST", f"/sessions/{session}/extend", atlas, json=body, headers=same)
+            assert again.json() == asked.json()
+            shown = await door.request(ben, asked.json()["request_id"])
+            assert (shown["kind"], shown["state"], shown["requester"]) == ("extend", "pending", "consumer:atlas")
+            approve = {"offer_id": shown["options"][0]["offer_id"], "quote_version": shown["quote_version"]}
+            approved = await door.call("POST", f"/requests/{shown['id']}/approve", ben, json=approve)
+            assert approved.json()["code"] == "approved"
+            await w.settle()
+            assert (await door.call("GET", f"/sessions/{session}", atlas)).json()["deadline"] > before
+            for hours, code in (("soon", "bad_word"), ("", "bad_word"), ("-2h", "bad_word")):
+                refused = await door.call("POST", f"/sessions/{session}/extend", atlas, json={"hours": hours})
+                assert (refused.status_code, code_of(refused)) == (422, code)
+            assert (await door.call("DELETE", f"/sessions/{session}", atlas)).status_code == 202
+            await w.settle()
+
+
+async def test_stopped_started_and_done_over_rest(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas, hermes = await door.key("atlas"), await door.key("hermes", "operator:hugo")
+    session = await running(door, atlas)
+    for path in ("extend", "done", "stop", "start", "restart"):
+        refused = await door.call("POST", f"/sessions/{session}/{path}", hermes, json={"hours": 1})
+        assert refused.status_code in (404, 422), path
+        refused = await door.call("POST", f"/sessions/{session}/{path}", hermes, json={"hours": 1, "x": 1})
+        assert refused.status_code in (404, 422), path
+    refused = await door.call("POST", f"/sessions/{session}/done", atlas, json={"storage": "sell"})
+    assert (refused.status_code, code_of(refused)) == (422, "invalid")
+    stopped = await door.call("POST", f"/sessions/{session}/stop", atlas)
+    assert stopped.status_code == 202, stopped.text
+    await door.w.run(60, 20)
+    assert (await door.call("GET", f"/sessions/{session}", atlas)).json()["state"] == "stopped"
+    started = await door.call("POST", f"/sessions/{session}/start", atlas)
+    assert started.status_code == 202, started.text
+    await door.w.run(60, 20)
+    assert (await door.w.books()).instances[0].state is InstanceState.LIVE
+    done = await door.call("POST", f"/sessions/{session}/done", atlas, json={"succeeded": False})
+    assert done.status_code == 202, done.text
+    await door.w.run(150, 15)
+    over = (await door.call("GET", f"/sessions/{session}", atlas)).json()
+    assert (over["state"], over["end_code"]) == ("terminated", "work_failed")
