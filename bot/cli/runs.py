@@ -9,7 +9,8 @@ import typer
 
 from bot import logs
 from bot.cli.market import policy_of
-from bot.cli.plan import job_of
+from bot.cli.market_here import job_of
+from bot.cli.plan import line_of
 from bot.cli.shared import fail, operator, settings
 from bot.cli.strays import with_ledger
 from bot.clock import SystemClock
@@ -38,7 +39,7 @@ def record_(
     if session:
         reply = with_ledger(lambda db: record_session(db, session, tokens_s, actor, now))
     else:
-        job = job_of(words or [], policy_of(settings()))
+        job = job_of(line_of(words or []), policy_of(settings()))
         gpu = job.gpu
         if len(gpu.names) != 1 or gpu.count_min != gpu.count_max or not job.work:
             fail("Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048.", 2)
