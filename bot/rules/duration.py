@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from enum import StrEnum
 
 from bot.rules.policy import Policy
 from bot.rules.wording import hours as say_hours
 
 SHORTEST_HOURS = Decimal(1) / 60
+STEP_HOURS = Decimal("0.25")
 
 
 class DurationOutcome(StrEnum):
@@ -59,6 +60,11 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
         )
         return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, "needs_override", sentence, total)
     return DurationVerdict(DurationOutcome.OK, "ok", f"{say_hours(total)} in all is within the limit.", total)
+
+
+def rented(needed_h: Decimal) -> Decimal:
+    """The hours to ask for where a run needs `needed_h` at worst: rounded up to a part of an hour that people read."""
+    return (needed_h / STEP_HOURS).to_integral_value(ROUND_CEILING) * STEP_HOURS
 
 
 def _refused(code: str, sentence: str, total: Decimal) -> DurationVerdict:

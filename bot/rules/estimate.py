@@ -176,7 +176,7 @@ def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities,
         egress_gb=case.egress_gb + run.checkpoint_gb * n,
         ingress_gb=case.ingress_gb + run.fetched_gb * n,
         store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
-        checkpointing=run.checkpointing(capabilities.boot_expected_s),
+        checkpointing=run.checkpointing(capabilities.boot_expected_s, policy),
     )
 
 
@@ -270,6 +270,7 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
     if case.checkpointing is None:
         yield f"A {trusted} repeats half of the work when the host is lost."
     else:
+        trusted += f" within {say_hours(policy.loss_window_h)}"
         yield _lost(trusted, loss(loss_chance(offer, policy), case.checkpointing), case)
     if offer.spot:
         yield f"A spot instance is taken back with a chance of {policy.spot_interruption:.0%}."
@@ -279,7 +280,7 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
 
 def _lost(trusted: str, found: Loss, case: Scenario) -> str:
     """How often the host of a run with checkpoints is expected to be lost, and what that costs."""
-    often = f"{found.rate_h * case.work_h:.2f} interruptions expected from a {trusted} a day"
+    often = f"{found.rate_h * case.work_h:.2f} interruptions expected from a {trusted}"
     if found.interval_h is None:
         return f"{often}; each costs a restart."
     return f"{often}; a checkpoint every {say_hours(found.interval_h)}, {found.share:.1%} of the work in all."

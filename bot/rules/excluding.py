@@ -71,14 +71,11 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -
     gpu = job.gpu
     if gpu.names and offer.gpu not in gpu.names:
         return "gpu"
-    if offer.gpu in policy.blocked_gpus:
-        return "gpu_blocked"
+    found = blocked(offer, policy)
+    if found is not None:
+        return found
     if image is not None and not image[0] <= (capability(offer) or image[0]) <= image[1]:
         return "image"
-    if policy.blocked_hosts and not _hosts(offer).isdisjoint(policy.blocked_hosts):
-        return "host_blocked"
-    if policy.blocked_countries and any(in_region(offer, country) for country in policy.blocked_countries):
-        return "country_blocked"
     if not gpu.count_min <= offer.gpu_count <= min(gpu.count_max, policy.max_gpus):
         return "count"
     if not offer.memory_gb.is_finite():
@@ -89,6 +86,17 @@ def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -
         return "memory"
     if offer.disk_gb_max is not None and offer.disk_gb_max < job.disk_gb:
         return "disk"
+    return None
+
+
+def blocked(offer: Offer, policy: Policy) -> str | None:
+    """What the policy blocks about an offer, whatever is asked for; None when nothing."""
+    if offer.gpu in policy.blocked_gpus:
+        return "gpu_blocked"
+    if policy.blocked_hosts and not _hosts(offer).isdisjoint(policy.blocked_hosts):
+        return "host_blocked"
+    if policy.blocked_countries and any(in_region(offer, country) for country in policy.blocked_countries):
+        return "country_blocked"
     return None
 
 

@@ -1,8 +1,12 @@
 """What interruptions cost a run that writes checkpoints: Young and Daly's interval and the share of work that is lost.
 
-A host that is lost with the chance p within a day is lost at the rate -ln(1 - p) / 24 per hour. Each loss costs half of
-the interval between two checkpoints and a restart; each interval costs one checkpoint. The sum is least for an interval
-of sqrt(2 x time to write / rate) (J. W. Young 1974, J. T. Daly 2006).
+A host that is lost with the chance p within a window of w hours is lost at the rate -ln(1 - p) / w per hour: the rate
+of a Poisson process that leaves it alone for the window with the chance 1 - p. Each loss costs half of the interval
+between two checkpoints and a restart; each interval costs one checkpoint. The sum is least for an interval of
+sqrt(2 x time to write / rate) (J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17,
+1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval", FGCS 22, 2006). No cloud says within
+which time its reliability is meant, nor how fast its disks take a checkpoint, so both are the policy's:
+`loss_window_h` and `checkpoint_write_gb_s`.
 """
 
 from __future__ import annotations
@@ -16,21 +20,21 @@ from decimal import Decimal
 import numpy as np
 from numpy.typing import NDArray
 
-#: Reliabilities and the policy's chance of losing a spot instance are read as chances within this time.
-WINDOW_H = 24
-#: A host that is lost for certain is counted as lost with this chance, so that the rate stays a number.
+#: A bound of the arithmetic and no fact about hosts: a chance of 1 has no rate, so more than this is counted as this.
 MOST_CHANCE = 0.99
-#: How fast a checkpoint is written, in GB per second: a network disk, since slower is the safe side.
-WRITE_GB_S = Decimal("0.5")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpointing:
-    """Hours to write one checkpoint, to come back after a loss, and between two checkpoints where that was said."""
+    """Hours to write one checkpoint, to come back after a loss, and between two checkpoints where that was said.
+
+    `window_h` is the time within which a chance of loss is meant.
+    """
 
     write_h: Decimal
     restart_h: Decimal
     every_h: Decimal | None = None
+    window_h: Decimal = Decimal(24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,8 @@ class Loss:
 
 @functools.lru_cache(maxsize=8192)
 def loss(chance: Decimal, how: Checkpointing) -> Loss:
-    """What a chance of losing the host within a day costs a run. A higher chance never costs less."""
-    rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / WINDOW_H
+    """What a chance of losing the host within the window costs a run. A higher chance never costs less."""
+    rate = -math.log1p(-min(float(chance), MOST_CHANCE)) / float(how.window_h)
     write, restart = float(how.write_h), float(how.restart_h)
     interval = float(how.every_h) if how.every_h is not None else math.sqrt(2 * write / rate) if rate else 0.0
     writing = write / interval if interval else 0.0
@@ -60,7 +64,8 @@ def loss_shares(
     chances: NDArray[np.float64], hows: Sequence[Checkpointing], of: NDArray[np.intp]
 ) -> NDArray[np.float64]:
     """The `share` of `loss` for many chances at once, without its rounding; `of` says which of `hows` each one has."""
-    rate = -np.log1p(-np.minimum(chances, MOST_CHANCE)) / WINDOW_H
+    window = np.array([float(how.window_h) for how in hows])[of]
+    rate = -np.log1p(-np.minimum(chances, MOST_CHANCE)) / window
     write = np.array([float(how.write_h) for how in hows])[of]
     restart = np.array([float(how.restart_h) for how in hows])[of]
     every = np.array([math.nan if how.every_h is None else float(how.every_h) for how in hows])[of]

@@ -186,6 +186,14 @@ class Policy:
     spot_interruption: Decimal = field(
         default=Decimal("0.15"), metadata=_doc("Chance that a spot instance is taken back, on top of its host's own.")
     )
+    loss_window_h: Decimal = field(
+        default=Decimal(24),
+        metadata=_doc("Hours within which a reliability and spot_interruption are read as chances of a loss."),
+    )
+    checkpoint_write_gb_s: Decimal = field(
+        default=Decimal("0.5"),
+        metadata=_doc("GB per second at which a checkpoint is written; a network disk's, to be on the safe side."),
+    )
     store_usd_gb_month: Decimal = field(
         default=Decimal("0.023"), metadata=_doc("Dollars per GB and month of the store that keeps checkpoints.")
     )
@@ -218,6 +226,8 @@ class Policy:
             (self.confirm_above_usd >= 0, "confirm_above_usd must not be negative"),
             (self.retry_buffer >= 0, "retry_buffer must not be negative, for example 0.10"),
             (self.risk_weight >= 0, "risk_weight must not be negative, for example 0.10"),
+            (self.loss_window_h > 0, "loss_window_h must be above 0 hours, for example 24"),
+            (self.checkpoint_write_gb_s > 0, "checkpoint_write_gb_s must be above 0, for example 0.5"),
             (self.store_usd_gb_month >= 0, "store_usd_gb_month must not be negative, for example 0.023"),
             (self.egress_gb >= 0 and self.ingress_gb >= 0, "egress_gb and ingress_gb must not be negative"),
             (all(0 <= share <= 1 for share in shares), "a reliability or interruption must lie between 0 and 1"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.interruptions import WRITE_GB_S, Checkpointing
+from bot.rules.interruptions import Checkpointing
+from bot.rules.policy import Policy
 from bot.rules.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
 from bot.rules.vram import Fit, fit
 from bot.rules.workload import WorkKind, Workload, architecture, unknown
@@ -47,13 +48,13 @@ class RunTime:
         """Whether the run can be tried: it fits, or nobody can know."""
         return self.fit is None or self.fit.possible
 
-    def checkpointing(self, boot_s: int) -> Checkpointing | None:
+    def checkpointing(self, boot_s: int, policy: Policy) -> Checkpointing | None:
         """How the run survives the loss of its host; None where its hours do not follow from the work."""
         if not self.known:
             return None
-        write_h = self.checkpoint_gb / WRITE_GB_S / _HOUR_S
+        write_h = self.checkpoint_gb / policy.checkpoint_write_gb_s / _HOUR_S
         every_h = max(self.every_h, write_h) if self.every_h is not None else None
-        return Checkpointing(write_h, Decimal(boot_s) / _HOUR_S + write_h, every_h)
+        return Checkpointing(write_h, Decimal(boot_s) / _HOUR_S + write_h, every_h, policy.loss_window_h)
 
 
 def run_time(

@@ -12,6 +12,8 @@ from typing import Literal
 import yaml
 from pydantic import BaseModel, ConfigDict
 
+from bot.rules.approval import plan as approval_plan
+from bot.rules.duration import rented
 from bot.rules.policy import Policy
 from bot.rules.ranking import RankedOption
 from bot.rules.spend import price_cap
@@ -297,10 +299,11 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
     if able is None:
         raise ValueError("an option without the capabilities of its cloud")
     hours = costs.worst_hours or costs.hours
+    needed = approval_plan(policy, costs.worst_usd, costs.expected_usd, rented(hours))
     return Lifecycle(
         hours=hours,
         max_hours_without_override=policy.max_hours,
-        needs_override=hours > policy.max_hours,
+        needs_override=needed.needs_override,
         warn_before_end_s=max(policy.warn_before_end_s, default=0),
         boot_deadline_s=able.boot_deadline_s,
         billed_from=able.billing.starts.value,
@@ -311,7 +314,7 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
         ends_the_meter=able.meter_stop_verb,
         price_cap_usd_h=price_cap(best.offer.price_usd_h or Decimal(0), policy),
         total_cap_usd=costs.worst_usd,
-        amount_is_typed=costs.expected_usd > policy.confirm_above_usd,
+        amount_is_typed=needed.confirm_amount,
     )
 
 

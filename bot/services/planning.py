@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from typing import Any
 
 from bot.rules.comparison import Comparison, Question, cheapest, compare
-from bot.rules.excluding import excluded
+from bot.rules.duration import rented
+from bot.rules.excluding import blocked, excluded
 from bot.rules.grammar_run import workload_of
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
@@ -23,8 +24,6 @@ from providers.base import Capabilities, Offer
 
 #: Without a time, offers are compared by the cost of one hour.
 LOOK_HOURS = Decimal(1)
-#: What is rented for a described run is its worst case, rounded up to a part of an hour that people can read.
-_STEP_H = Decimal("0.25")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +109,7 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     worst_h = best.estimate.worst_hours
     if worst_h is None:
         return Reply(False, "time_unknown", f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
-    return replace(planned.job, hours=(worst_h / _STEP_H).to_integral_value(ROUND_CEILING) * _STEP_H)
+    return replace(planned.job, hours=rented(worst_h))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ async def compare_market(catalog: Catalog, clock: Clock, question: Question, pol
     everything = JobRequest(GpuConstraint((), 1, policy.max_gpus), question.hours, spot=SpotPolicy.ANY)
     market = await catalog.market(everything, policy.disk_gb("", None))
     free = frozenset(cloud for cloud, able in catalog.capabilities.items() if able.free)
-    wanted = [one for one in market.offers if one.gpu not in policy.blocked_gpus]
+    wanted = [one for one in market.offers if blocked(one, policy) is None]
     found = compare(cheapest(wanted, free), question)
     unusable = [one.id for one in wanted if one.cloud not in free and bad_price(one.price_usd_h, free=False)]
     if unusable:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from bot.rules.duration import check
+from bot.rules.duration import check, rented
 from bot.rules.policy import Policy
 from tests.rules.builders import HOURS
 
@@ -47,3 +47,10 @@ def test_the_sentences_name_the_limits() -> None:
 def test_splitting_hours_never_gets_around_the_cap(first: Decimal, second: Decimal) -> None:
     """An extension is judged by the total, so two small asks are judged like one large ask."""
     assert check(second, first, POLICY).code == check(first + second, Decimal(0), POLICY).code
+
+
+@pytest.mark.parametrize(
+    ("needed", "asked"), [("0.01", "0.25"), ("0.25", "0.25"), ("5.999999", "6"), ("6", "6"), ("6.000001", "6.25")]
+)
+def test_a_run_is_rented_in_quarters_of_an_hour(needed: str, asked: str) -> None:
+    assert rented(Decimal(needed)) == Decimal(asked)

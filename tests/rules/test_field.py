@@ -176,11 +176,12 @@ def test_totals_that_differ_by_a_micro_dollar_are_told_apart_where_floats_would_
     write=st.decimals(0, 3, places=6),
     restart=st.decimals(0, 1, places=6),
     every=st.none() | st.decimals(Decimal("0.01"), 99, places=4),
+    window=st.sampled_from([Decimal(24), Decimal(720)]),
 )
 def test_many_losses_at_once_are_the_same_as_one_by_one(
-    chances: list[Decimal], write: Decimal, restart: Decimal, every: Decimal | None
+    chances: list[Decimal], write: Decimal, restart: Decimal, every: Decimal | None, window: Decimal
 ) -> None:
-    how = Checkpointing(write, restart, every)
+    how = Checkpointing(write, restart, every, window)
     shares = loss_shares(np.array(chances, dtype=np.float64), [how], np.zeros(len(chances), dtype=np.intp))
     for chance, share in zip(chances, shares.tolist(), strict=True):
         assert share == pytest.approx(float(loss(chance, how).share), abs=1e-9)

@@ -77,7 +77,7 @@ def test_what_is_not_known_falls_back_to_hours_and_is_said(words: tuple[str, ...
     assert not found.known
     assert found.hours.best == found.hours.expected == found.hours.worst == HOUR
     assert any(said in sentence for sentence in found.unknown)
-    assert found.checkpointing(120) is None
+    assert found.checkpointing(120, POLICY) is None
     sold = h100(gpu=gpu)
     told = estimate(sold, wanted(*words), POLICY, CLOUDS["vast"], found)
     assert (told.hours, told.best_hours, told.worst_hours) == (HOUR, None, None)
@@ -111,6 +111,20 @@ def test_youngs_interval_by_hand() -> None:
     assert float(found.share) == pytest.approx(0.05 / 1.549193 + (1.549193 / 2 + 0.1) / 24, rel=1e-5)
 
 
+def test_a_longer_window_and_a_faster_disk_lose_less() -> None:
+    day = Checkpointing(Decimal("0.05"), Decimal("0.1"))
+    week = replace(day, window_h=Decimal(168))
+    assert float(loss(Decimal("0.3"), week).rate_h) == pytest.approx(
+        float(loss(Decimal("0.3"), day).rate_h) / 7, rel=1e-6
+    )
+    slow, fast = (replace(POLICY, checkpoint_write_gb_s=Decimal(n)) for n in ("0.5", "5"))
+    long, short = (run().checkpointing(120, policy) for policy in (slow, fast))
+    assert long is not None
+    assert short is not None
+    assert long.write_h == 10 * short.write_h
+    assert run().checkpointing(120, replace(POLICY, loss_window_h=Decimal(48))) == replace(long, window_h=Decimal(48))
+
+
 def test_no_other_interval_is_better() -> None:
     how = Checkpointing(Decimal("0.05"), Decimal("0.1"))
     best = loss(Decimal("0.3"), how).share
@@ -134,7 +148,7 @@ def test_a_higher_chance_never_costs_less(pair: tuple[Decimal, Decimal], write: 
 
 
 def test_a_said_pause_between_checkpoints_is_at_least_their_writing() -> None:
-    how = run("model=1B", "tokens=1B", "checkpoint-every=1m", "checkpoint-size=900GB").checkpointing(120)
+    how = run("model=1B", "tokens=1B", "checkpoint-every=1m", "checkpoint-size=900GB").checkpointing(120, POLICY)
     assert how is not None
     assert how.every_h == how.write_h == Decimal("0.5")
 
@@ -163,7 +177,7 @@ def test_every_component_by_hand() -> None:
 
 def test_the_assumptions_say_how_often_it_is_interrupted() -> None:
     said = " ".join(costs(h100(spot=True)).assumptions)
-    assert "interruptions expected from a reported reliability of 99.0% a day; a checkpoint every" in said
+    assert "interruptions expected from a reported reliability of 99.0% within 24 hours; a checkpoint every" in said
     serving = " ".join(costs(h100(), "model=1B", "tokens=1B", "type=serving").assumptions)
     assert "each costs a restart" in serving
 
