@@ -9,6 +9,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 
+from bot.rules.bounds import is_person, problems
 from ledger.values import AbsenceRule
 
 
@@ -53,11 +54,6 @@ def read_range(text: str) -> Supported:
     """The least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
     found = re.fullmatch(r"(\d{1,2}\.\d)-(\d{1,2}\.\d)", text)
     return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
-
-
-def _is_name(text: str) -> bool:
-    """Whether `text` is a Slack id or an actor's reference."""
-    return re.fullmatch(r"[UW][A-Z0-9]+|(?:slack|consumer|operator):\S+", text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,42 +205,19 @@ class Policy:
 
     def validated(self) -> Policy:
         """This policy, or ValueError with one sentence that names the setting and what a right value looks like."""
-        shares = (self.assumed_reliability, self.assumed_datacenter_reliability, self.spot_interruption)
+        for sentence in problems(self):
+            raise ValueError(f"The policy is not usable: {sentence}.")
         rules = (
             (
-                all(len(names) > 1 and all(map(_is_name, names)) for names in self.same_person),
+                all(len(names) > 1 and all(map(is_person, names)) for names in self.same_person),
                 "same_person needs two or more names for each person, for example [U012AB3CD, operator:ada]",
             ),
-            (self.price_tolerance >= 1, "price_tolerance must be at least 1, for example 1.10"),
             (0 < self.max_hours <= self.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"),
             (
                 self.auto_approve_below_usd is None
                 or (self.auto_approve_signed_by.strip() and self.auto_approve_until),
                 "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
             ),
-            (self.auto_approve_daily_usd >= 0, "auto_approve_daily_usd must not be negative"),
-            (self.confirm_above_usd >= 0, "confirm_above_usd must not be negative"),
-            (self.retry_buffer >= 0, "retry_buffer must not be negative, for example 0.10"),
-            (self.risk_weight >= 0, "risk_weight must not be negative, for example 0.10"),
-            (self.loss_window_h > 0, "loss_window_h must be above 0 hours, for example 24"),
-            (self.checkpoint_write_gb_s > 0, "checkpoint_write_gb_s must be above 0, for example 0.5"),
-            (self.store_usd_gb_month >= 0, "store_usd_gb_month must not be negative, for example 0.023"),
-            (self.egress_gb >= 0 and self.ingress_gb >= 0, "egress_gb and ingress_gb must not be negative"),
-            (all(0 <= share <= 1 for share in shares), "a reliability or interruption must lie between 0 and 1"),
-            (self.request_ttl_s > 0 and self.quote_ttl_s > 0, "request_ttl_s and quote_ttl_s must be above 0 seconds"),
-            (self.remind_after_s > 0, "remind_after_s must be above 0 seconds"),
-            (
-                all(seconds >= 0 for seconds in self.warn_before_end_s),
-                "warn_before_end_s must not be negative; it is a list of seconds, for example [3600, 600]",
-            ),
-            (
-                all(re.fullmatch(r"[UWCG][A-Z0-9]+", name) for name in self.fallback_contacts),
-                "fallback_contacts needs Slack ids, for example [U012AB3CD]",
-            ),
-            (self.replacements >= 0, "replacements must not be negative"),
-            (self.max_gpus > 0 and self.options_shown > 0, "max_gpus and options_shown must be at least 1"),
-            (self.max_open_requests_per_user > 0, "max_open_requests_per_user must be at least 1"),
-            (self.max_reason_chars > 0, "max_reason_chars must be at least 1"),
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
             ("default" in self.default_image, "default_image needs an entry `default`"),
             (

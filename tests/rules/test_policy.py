@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+import yaml
 
+from bot.rules.bounds import RANGES
 from bot.rules.policy import Policy, Timing
 
 
@@ -45,11 +49,48 @@ def test_the_defaults_are_valid_and_documented() -> None:
         ({"blocked_countries": ("China",)}, "blocked_countries"),
         ({"same_person": (("U012AB3CD",),)}, "same_person"),
         ({"same_person": (("U012AB3CD", "ada"),)}, "same_person"),
+        ({"name_template": "{bad}"}, r"name_template does not know \{bad\}.*for example \{project\}"),
+        ({"approvers": ("<!channel>",)}, r"approvers .*'<!channel>'.*for example \[U012AB3CD"),
+        ({"approvers": ("@bob",)}, "approvers"),
+        ({"may_approve_not_pinged": ("U012AB3CD", "bob")}, "may_approve_not_pinged"),
+        ({"never_approve": ("",)}, "never_approve"),
+        ({"approver_groups": ("U012AB3CD",)}, "approver_groups"),
+        ({"min_disk_gb": {"default": -5}}, "min_disk_gb .*for example 50"),
+        ({"min_disk_gb": {"default": 50, "moe": 0}}, "min_disk_gb"),
+        ({"price_tolerance": Decimal("NaN")}, "price_tolerance"),
+        ({"retry_buffer": Decimal("Infinity")}, "retry_buffer"),
+        ({"max_hours_ever": float("nan")}, "max_hours_ever"),
+        ({"max_gpus": "8"}, "max_gpus"),
+        ({"warn_before_end_s": (600, 99_999_999_999_999)}, r"warn_before_end_s .*for example \[3600, 600\]"),
     ],
 )
 def test_an_unusable_policy_names_the_setting(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         replace(Policy(), **change).validated()
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_every_number_has_a_least_and_a_most_and_says_a_right_one(name: str) -> None:
+    default, allowed = getattr(Policy(), name), RANGES[name]
+    right = yaml.safe_load(allowed.example)
+    for value in (allowed.least - 1, allowed.most + 1, 10**15, -(10**15)):
+        wrong: dict[str, Any] = {name: value}
+        if isinstance(default, Mapping | tuple):
+            wrong = {name: {"default": value} if isinstance(default, Mapping) else (value,)}
+        said = re.escape(f", for example {allowed.example}")
+        with pytest.raises(ValueError, match=rf"{name} must lie between .*{said}"):
+            replace(Policy(), **wrong).validated()
+    assert all(map(allowed.holds, right if isinstance(right, list) else [right]))
+
+
+def test_every_number_of_the_policy_has_a_range() -> None:
+    kinds = (int, Decimal, float)
+    numbers = {
+        item.name
+        for item in fields(Policy)
+        if isinstance(value := getattr(Policy(), item.name), kinds) and not isinstance(value, bool)
+    }
+    assert numbers <= set(RANGES)
 
 
 def test_the_disk_is_at_least_the_minimum_of_the_workload() -> None:
