@@ -144,6 +144,13 @@ async def spent_before(tx: AsyncSession, request: Request) -> Decimal:
     return await accrued_of_session(tx, session.id) if session is not None else Decimal(0)
 
 
+async def quote_failures(tx: AsyncSession, request_id: str, kind: str) -> int:
+    """How many journal rows of `kind` a request has since it was asked for, or asked again."""
+    since = select(func.max(Event.at)).where(Event.subject == request_id, Event.kind != kind).scalar_subquery()
+    query = select(func.count()).where(Event.subject == request_id, Event.kind == kind, Event.at >= since)
+    return await tx.scalar(query) or 0
+
+
 async def accrued_of_instance(tx: AsyncSession, instance_id: str) -> Decimal:
     """Dollars booked as used by one instance of a session."""
     total = await tx.scalar(

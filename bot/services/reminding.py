@@ -14,6 +14,13 @@ from ledger.states import NotificationKind, RequestState
 from ledger.writes import Tx
 
 
+async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
+    """Tell those who are asked again, in a message of its own: it is number 0 of the new quote's reminders."""
+    subject = f"{request.id}/{request.quote_version}.0"
+    kind = NotificationKind.REQUEST_REMINDER
+    await announce(tx, at=now, kind=kind, subject=subject, destination=request.channel)
+
+
 async def remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     """Announce the reminder that is due, and give the row back until the next one or its expiry.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural, usd
-from bot.services import asking, reminding, standing
+from bot.services import asking, reminding, standing, unquoted
 from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
@@ -35,6 +36,8 @@ from ledger.writes import Tx, add_request
 from providers.base import Offer
 
 BATCH = 16
+
+log = logging.getLogger(__name__)
 
 
 async def submit(ctx: Context, command: Provision) -> Reply:
@@ -113,8 +116,19 @@ async def quote_due(ctx: Context) -> int:
     """Quote the requests that wait for offers. Returns how many were worked on."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Request, now=ctx.clock.now(), states={RequestState.QUOTING}, limit=BATCH, lease=lease)
-    await asyncio.gather(*(_quote(ctx, one) for one in held))
+    await asyncio.gather(*(_try_to_quote(ctx, one) for one in held))
     return len(held)
+
+
+async def _try_to_quote(ctx: Context, held: Claim) -> None:
+    """Whatever breaks is a matter of this one request, and is told to whoever waits for it in the end."""
+    try:
+        if await unquoted.may_try(ctx, held):
+            await _quote(ctx, held)
+    except Exception:
+        incident = secrets.token_hex(4)
+        log.exception("incident %s: request %s could not be quoted", incident, held.row_id)
+        await unquoted.failed(ctx, held, incident)
 
 
 async def _quote(ctx: Context, held: Claim) -> None:
@@ -211,6 +225,9 @@ async def _offer(
     elif needed.needs_override and override is None:
         verdict = duration.check(job.hours, Decimal(0), ctx.policy)
         await asking.ask_override(tx, moved, verdict.sentence, now, remind_after_s=ctx.policy.remind_after_s)
+    if version > 1 and not judged.allowed:
+        # Its message is edited, which tells nobody, and those who decided believe that it is done.
+        await reminding.ask_anew(tx, moved, now)
     return judged.allowed
 
 

@@ -25,6 +25,9 @@ from bot.slack.blocks.status import status
 from bot.slack.desk import Desk, Job
 from ledger.values import JobRequest
 
+#: What the ids of conversations begin with that only one person has with the app: a direct message, or the person.
+_PRIVATE: Final = ("D", "U", "W")
+
 
 async def run(desk: Desk, job: Job) -> None:
     """Process one slash command."""
@@ -41,6 +44,9 @@ async def run(desk: Desk, job: Job) -> None:
 async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: str) -> None:
     """Hand a request to its service. Its message is the answer, so only what that does not say is said here."""
     shown_in = desk.settings.approvals_channel or asked_in
+    if shown_in.startswith(_PRIVATE):
+        await desk.say(job, answer(_nobody_decides_here(desk)), asked_in)
+        return
     reply = await provisioning.provision(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
     if not reply.ok:
         await desk.say(job, answer(reply), asked_in)
@@ -48,10 +54,22 @@ async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: s
         await desk.say(job, said(f"Your request is shown in {channel(shown_in)} when the offers are there."), asked_in)
 
 
+def _nobody_decides_here(desk: Desk) -> Reply:
+    return Reply(
+        False,
+        "nobody_decides_here",
+        "Nobody who approves can see this conversation, so nothing was asked for. Ask in a channel: "
+        f"{desk.settings.command} works in each. An operator may also set GPU_SHOPPER_APPROVALS_CHANNEL.",
+    )
+
+
 async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
     if parsed.args is not None:
         wanted = job_request(parsed.args, desk.ctx.policy, LOOK_HOURS)
         await submit(desk, job, wanted, job.heard.channel, job.key)
+        return
+    if (desk.settings.approvals_channel or job.heard.channel).startswith(_PRIVATE):
+        await desk.say(job, answer(_nobody_decides_here(desk)))
         return
     example = code(f"{desk.settings.command} provision 4xA100-80GB 6h for=fine-tune")
     instead = f"The form could not be opened in time. Try again, or ask in words: {example}"

@@ -13,7 +13,7 @@ from bot.services.metering import cost_now
 from bot.slack.blocks import ending as ending_message
 from bot.slack.blocks import operators, owner
 from bot.slack.blocks.parts import Message
-from bot.slack.blocks.request import reminder, request_message
+from bot.slack.blocks.request import asked_again, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
 from ledger.lookups import extension_caps, message_of, waiting_extensions
@@ -104,6 +104,8 @@ async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notifica
     view, _ = await _request(ctx, row)
     if view.request.state is not RequestState.PENDING:
         raise LookupError(f"{view.request.id} does not wait for a decision any more")
+    if row.subject.endswith(".0"):
+        return await _in_thread(ctx, settings, row, view, asked_again(view, ctx.policy))
     return await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, ctx.clock.now()))
 
 

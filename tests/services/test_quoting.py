@@ -6,13 +6,16 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from bot.services import requests
+from bot.services import requests, unquoted
 from bot.services.catalog import Catalog
+from ledger.claims import claim
+from ledger.models import Request
 from ledger.reads import RequestView
 from ledger.states import RequestState
 from ledger.values import GpuConstraint, JobRequest
@@ -182,3 +185,69 @@ async def test_deeper_pages_that_fail_leave_the_first(w: World) -> None:
     await deeper_pages()
     assert ("vast", "search_503") in w.engine.faults.bitten
     assert await w.ctx.catalog.market(replace(EVERYTHING, candidates=("vast",)), 50) == first
+
+
+class BrokenCatalog:
+    """A catalog of ours that fails, so many times and then no more."""
+
+    def __init__(self, inner: Any, times: int) -> None:
+        self._inner = inner
+        self.left = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def market(self, *args: Any, **kwargs: Any) -> Any:
+        if self.left > 0:
+            self.left -= 1
+            raise KeyError("a bug of ours")
+        return await self._inner.market(*args, **kwargs)
+
+
+async def test_a_request_that_cannot_be_quoted_ends_and_says_so(w: World) -> None:
+    """It ends with an incident that the log explains, and neither holds up the others nor waits for ever."""
+    w.ctx = replace(w.ctx, catalog=BrokenCatalog(w.ctx.catalog, unquoted.TRIES_MAX))  # type: ignore[arg-type]
+    broken = str((await w.ask()).data["request_id"])
+    tries = 0
+    while (await w.view(broken)).request.state is RequestState.QUOTING:
+        tries += await requests.quote_due(w.ctx)
+        w.clock.advance(100)
+    view = await w.view(broken)
+    assert (view.request.state, tries) == (RequestState.UNAVAILABLE, unquoted.TRIES_MAX)
+    assert re.search(r"something went wrong here, incident [0-9a-f]{8}\.", view.request.outcome)
+    assert (await quoted(w)).request.state is RequestState.PENDING
+
+
+async def test_a_failure_that_passes_is_forgotten(w: World) -> None:
+    w.ctx = replace(w.ctx, catalog=BrokenCatalog(w.ctx.catalog, 2))  # type: ignore[arg-type]
+    request_id = str((await w.ask()).data["request_id"])
+    for _ in range(3):
+        await requests.quote_due(w.ctx)
+        w.clock.advance(30)
+    assert (await w.view(request_id)).request.state is RequestState.PENDING
+
+
+async def test_a_request_that_kills_whoever_quotes_it_ends_too(w: World) -> None:
+    request_id = str((await w.ask()).data["request_id"])
+    lease = timedelta(seconds=w.ctx.timing.claim_ttl_s)
+    states = {RequestState.QUOTING}
+    await claim(w.ctx.db, Request, now=w.clock.now(), states=states, limit=1, lease=lease)
+    for _ in range(unquoted.TRIES_MAX - 1):
+        w.clock.advance(w.ctx.timing.claim_ttl_s)
+        (held,) = await claim(w.ctx.db, Request, now=w.clock.now(), states=states, limit=1, lease=lease)
+        assert await unquoted.may_try(w.ctx, held)  # And then this process dies in the middle as well.
+    w.clock.advance(w.ctx.timing.claim_ttl_s)
+    await requests.quote_due(w.ctx)
+    view = await w.view(request_id)
+    assert view.request.state is RequestState.UNAVAILABLE
+    assert "was not heard of again" in view.request.outcome
+
+
+async def test_a_failure_of_a_request_that_was_cancelled_meanwhile_changes_nothing(w: World) -> None:
+    request_id = str((await w.ask()).data["request_id"])
+    lease = timedelta(seconds=w.ctx.timing.claim_ttl_s)
+    (held,) = await claim(w.ctx.db, Request, now=w.clock.now(), states={RequestState.QUOTING}, limit=1, lease=lease)
+    assert (await w.cancel(request_id)).code == "cancelled"
+    for _ in range(unquoted.TRIES_MAX + 1):
+        await unquoted.failed(w.ctx, held, "0a0b0c0d")
+    assert (await w.view(request_id)).request.state is RequestState.CANCELLED

@@ -107,4 +107,17 @@ async def test_a_request_that_is_asked_again_is_brought_up_anew(w: World) -> Non
     view = await w.view(request_id)
     assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
     await pass_time(w, 900)
-    assert reminders(w) == [(f"{request_id}/1.1", 1), (f"{request_id}/2.1", 1)]
+    assert reminders(w) == [(f"{request_id}/{number}", 1) for number in ("1.1", "2.0", "2.1")]
+
+
+async def test_asking_again_tells_those_who_are_asked_at_once(w: World) -> None:
+    request_id = await asked(w)
+    for option in (await w.view(request_id)).options:
+        w.clouds[option.cloud].withdraw(option.offer_key)
+    assert (await w.decide(request_id)).code == "approved"
+    await w.settle()
+    view = await w.view(request_id)
+    assert (view.request.state, view.request.quote_version) == (RequestState.PENDING, 2)
+    assert reminders(w) == [(f"{request_id}/2.0", 1)]
+    await pass_time(w, 900)
+    assert reminders(w) == [(f"{request_id}/2.0", 1), (f"{request_id}/2.1", 1)]

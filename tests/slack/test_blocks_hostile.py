@@ -25,7 +25,7 @@ from bot.slack.blocks import help as help_message
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.parts import Message
-from bot.slack.blocks.request import reminder, request_message
+from bot.slack.blocks.request import asked_again, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.blocks.status import status
 from bot.slack.home import home
@@ -81,6 +81,7 @@ def test_request_message(view: RequestView, policy: Policy, cost: Decimal | None
 def test_results_and_reminders(view: RequestView, policy: Policy, reached: str, cost: Decimal | None) -> None:
     check(request_result(view, reached, cost))
     check(reminder(view, policy, START))
+    check(asked_again(view, policy))
 
 
 @quick

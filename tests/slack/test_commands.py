@@ -179,3 +179,19 @@ async def test_too_many_requests_are_refused_privately(stage: Stage) -> None:
         await stage.ask("/gpu provision 1x4090 2h")
     await stage.command("alice", "/gpu provision 1x4090 2h")
     assert "waiting already" in private(stage, "alice").text
+
+
+async def test_nothing_is_asked_where_nobody_who_decides_can_see_it(stage: Stage) -> None:
+    alone = stage.ws.dm_id("alice")
+    for times, line in enumerate(("/gpu provision 1x4090 2h", "/gpu provision"), 1):
+        await stage.command("alice", line, alone)
+        told = [m.text for m in (*stage.ws.ephemerals("alice"), *stage.ws.dm_messages("alice"))]
+        assert sum("Nobody who approves can see this conversation" in text for text in told) == times, told
+    assert stage.ws.view("alice") is None
+    assert (await stage.w.books()).requests == ()
+
+
+async def test_a_direct_message_asks_in_the_approvals_channel(sqlite_db: Database, clock: SteppedClock) -> None:
+    async with staged(sqlite_db, clock, approvals_channel="C0GPU") as stage:
+        await stage.command("alice", "/gpu provision 1x4090 2h", stage.ws.dm_id("alice"))
+        assert stage.approve_button(stage.message())

@@ -183,6 +183,18 @@ async def test_those_who_decide_are_reminded_in_the_thread(stage: Stage) -> None
     assert "asked 15 minutes ago and waits for a decision" in told.text
 
 
+async def test_those_who_decided_hear_that_they_are_asked_again(stage: Stage) -> None:
+    message = await stage.ask()
+    (request,) = (await stage.w.books()).requests
+    for option in (await stage.w.view(request.id)).options:
+        stage.w.clouds[option.cloud].withdraw(option.offer_key)
+    await stage.click("bob", message, stage.approve_button(message))
+    told = next(reply.text for reply in stage.ws.thread(message) if "asked again" in reply.text)
+    assert told.startswith(":arrows_counterclockwise: <@U0BOB>, <@U0CAROL>: the request of <@U0ALICE>")
+    assert "for sale" in told
+    assert "(quote 2) are above" in told
+
+
 async def test_a_reminder_that_comes_too_late_is_not_shown(stage: Stage) -> None:
     message = await stage.ask()
     stage.fault("chat.postMessage", "http_500")

@@ -229,6 +229,17 @@ def _is_chosen(view: RequestView, option_id: str) -> bool:
     return view.request.chosen_option_id == option_id
 
 
+def asked_again(view: RequestView, policy: Policy) -> Message:
+    """A reply in the thread of a request whose approval bought nothing: those who may decide are asked once more."""
+    request = view.request
+    who = approvers(policy.approvers, policy.approver_groups)
+    asked = f"the request of {person(request.requester)} is *asked again*"
+    why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
+    offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
+    text = f":arrows_counterclockwise: {who + ': ' if who else ''}{asked}.{why} {offers}"
+    return Message(text, (section(text),))
+
+
 def reminder(view: RequestView, policy: Policy, now: datetime) -> Message:
     """A reply in the thread of a request that still waits, for those who may decide."""
     request = view.request
