@@ -15,7 +15,10 @@ from ledger.writes import Tx
 
 
 async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
-    """Tell those who are asked again, in a message of its own: it is number 0 of the new quote's reminders."""
+    """Tell those who are asked again, in a message of its own: it is number 0 of the new quote's reminders.
+
+    The request's own message is edited, which tells nobody, and those who decided believe that it is done.
+    """
     subject = f"{request.id}/{request.quote_version}.0"
     kind = NotificationKind.REQUEST_REMINDER
     await announce(tx, at=now, kind=kind, subject=subject, destination=request.channel)

@@ -225,8 +225,7 @@ async def _offer(
     elif needed.needs_override and override is None:
         verdict = duration.check(job.hours, Decimal(0), ctx.policy)
         await asking.ask_override(tx, moved, verdict.sentence, now, remind_after_s=ctx.policy.remind_after_s)
-    if version > 1 and not judged.allowed:
-        # Its message is edited, which tells nobody, and those who decided believe that it is done.
+    elif version > 1:
         await reminding.ask_anew(tx, moved, now)
     return judged.allowed
 
