@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -235,6 +236,10 @@ async def serve(
             bot = Bot(ctx, slack, calls_per_minute=settings.api_calls_per_minute)
             try:
                 await bot.start()
+                # What was imported and built lives as long as the process. A collector that walks it again and again
+                # stops every acknowledgement for as long as that takes.
+                gc.collect()
+                gc.freeze()
                 async with http(bot.asgi, listening):
                     on_ready(_greeting(settings, ctx, listening.getsockname()[1]))
                     await stopping.wait()

@@ -86,6 +86,10 @@ class Json(TypeDecorator[Any]):
         return storable_json(value)
 
 
+#: The same column for values that `storable_json` has seen already, which need no second look.
+CHECKED_JSON: TypeEngine[Any] = JSON().with_variant(JSONB(), "postgresql")
+
+
 class MicroUsd(TypeDecorator[Decimal]):
     """`Decimal` dollars in Python, integer micro-dollars in the database. A float is refused."""
 

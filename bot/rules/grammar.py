@@ -81,7 +81,8 @@ _FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in",
 _BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
-_UNITS = r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*"
+_NUMBER = re.compile(r"\d+")
+_UNITS = re.compile(r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*", re.IGNORECASE)
 
 
 class _Wrong(Exception):
@@ -236,7 +237,7 @@ def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
             fields[name] = value
     args = JobArgs(**fields)
     # A time that a person fixed is what is rented, whatever the work is.
-    if sub.name != "plan" and (args.hours is not None or not sub.needs_hours):
+    if args.work and sub.name != "plan" and (args.hours is not None or not sub.needs_hours):
         args = replace(args, work=())
     if args.work and "count_min" not in fields:
         # Whoever describes the work leaves the number of GPUs to the plan.
@@ -297,7 +298,7 @@ def _joined(words: list[Token]) -> Iterator[Token]:
         word = words[place]
         unit = words[place + 1] if place + 1 < len(words) else _end("")
         place += 1
-        if re.fullmatch(r"\d+", word.raw) and not lookup(word.raw) and re.fullmatch(_UNITS, unit.raw, re.IGNORECASE):
+        if _NUMBER.fullmatch(word.raw) and not lookup(word.raw) and _UNITS.fullmatch(unit.raw):
             gap = " " * (unit.position - word.position - len(word.raw))
             word = Token(word.value + unit.value, word.raw + gap + unit.raw, word.position)
             place += 1

@@ -37,6 +37,10 @@ MOST_USD = Decimal(1_000_000)
 LARGEST_DISK_GB = 100_000
 
 DURATION = r"-?(?:\d+(?:\.\d+)?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m))+"
+_DURATION = re.compile(DURATION)
+_PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
+_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 
@@ -90,7 +94,7 @@ def unknown_gpu(text: str) -> str:
 
 def read_count(text: str, policy: Policy) -> Fields:
     """`4` or `2-4` GPUs."""
-    found = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", text)
+    found = _COUNT.fullmatch(text)
     if found is None:
         raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
     least, most = int(found[1]), int(found[2] or found[1])
@@ -106,11 +110,11 @@ def read_count(text: str, policy: Policy) -> Fields:
 def read_hours(text: str, policy: Policy) -> Fields:
     """`6`, `6h`, `90m`, `1h30m`, `2d`; the bounds are the policy's."""
     bare = text.lower().replace(" ", "")
-    if re.fullmatch(r"-?\d+(\.\d+)?", bare):
+    if _PLAIN_NUMBER.fullmatch(bare):
         bare += "h"
-    if not re.fullmatch(DURATION, bare):
+    if not _DURATION.fullmatch(bare):
         raise BadWord(f"{show(text)} is not a time; write 6h, 90m or 1h30m.")
-    units = re.findall(r"(\d+(?:\.\d+)?)([dhm])", bare)
+    units = _AMOUNT_AND_UNIT.findall(bare)
     total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
     judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
     if not judged.allowed:

@@ -11,6 +11,7 @@ _QUOTES = str.maketrans(
 )
 _ESCAPED = re.compile("&(?:lt|gt|amp);")
 _SPACES = re.compile(" +")
+_PLAIN_WORD = re.compile(r"[^ \"']+(?= |\Z)")
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
@@ -56,6 +57,10 @@ def tokens(line: str) -> list[Token]:
     while place < len(line):
         if line[place] == " ":
             place += 1
+            continue
+        if plain := _PLAIN_WORD.match(line, place):
+            words.append(Token(plain[0], plain[0], place))
+            place = plain.end()
             continue
         start, value, quoted = place, "", False
         while place < len(line) and line[place] != " ":

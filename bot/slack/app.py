@@ -100,11 +100,11 @@ class SlackDoor:
         return await self._worker.recover(now)
 
     def _build(self) -> AsyncApp:
+        # One workspace and one token: nothing is looked up per request, and Bolt only reads it.
+        home = AuthorizeResult(enterprise_id=None, team_id=self._settings.team_id, bot_token=self._settings.bot_token)
+
         async def authorize(**_: Any) -> AuthorizeResult:
-            # One workspace and one token: nothing is looked up per request.
-            return AuthorizeResult(
-                enterprise_id=None, team_id=self._settings.team_id, bot_token=self._settings.bot_token
-            )
+            return home
 
         bolt = AsyncApp(
             name="gpu-shopper",
