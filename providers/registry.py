@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ledger.values import Clock
+from providers import known
 from providers.base import Provider
 from providers.clouds.kaggle import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud import LambdaConfig, LambdaProvider
@@ -114,8 +115,21 @@ _ENTRIES = (
     ),
 )  # fmt: skip
 
+_BY_NAME: dict[str, ProviderEntry] = {}
 #: name → entry, in the order in which clouds are asked and shown.
-REGISTRY: Mapping[str, ProviderEntry] = MappingProxyType({entry.name: entry for entry in _ENTRIES})
+REGISTRY: Mapping[str, ProviderEntry] = MappingProxyType(_BY_NAME)
+
+
+def register(entry: ProviderEntry) -> None:
+    """Make a cloud known to every door. ValueError for a name that is taken."""
+    if entry.name in _BY_NAME:
+        raise ValueError(f"there is a cloud called {entry.name} already")
+    _BY_NAME[entry.name] = entry
+    known.add(entry.name)
+
+
+for _entry in _ENTRIES:
+    register(_entry)
 
 
 def sandboxes(

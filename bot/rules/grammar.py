@@ -15,13 +15,13 @@ from bot.rules.comparison import Question
 from bot.rules.grammar_commands import BY_NAME, DONE_WORDS, SUBCOMMANDS, Shape, Subcommand
 from bot.rules.grammar_run import SHARED, question, question_word, run_word, unsaid, work_word
 from bot.rules.grammar_words import (
-    CLOUD_ALIASES,
     DURATION,
     KEYS,
     SPOT_WORDS,
     WORDS,
     BadWord,
     Fields,
+    cloud_words,
     near,
     read_clouds,
     read_gpus,
@@ -31,7 +31,7 @@ from bot.rules.grammar_words import (
 from bot.rules.job import JobArgs
 from bot.rules.policy import Policy
 from bot.rules.text import Token, UnclosedQuote, caret, clean, tokens
-from providers.gpu_data import CLOUDS
+from providers import known
 from providers.gpus import lookup
 
 
@@ -211,7 +211,9 @@ def _read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy
 
 def _read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
     if len(words) != 1:
-        raise _Wrong(words[1] if words else _end(line), f"{sub.name} takes one cloud; there are {', '.join(CLOUDS)}.")
+        raise _Wrong(
+            words[1] if words else _end(line), f"{sub.name} takes one cloud; there are {', '.join(known.names())}."
+        )
     try:
         (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
     except BadWord as error:
@@ -344,7 +346,8 @@ def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
             return KEYS[key].read(lowered.strip("x ") if key == "count" else text, policy), gpu_text
     if lowered in ("spot", "interruptible", "on-demand", "ondemand"):
         return {"spot": SPOT_WORDS[lowered]}, gpu_text
-    if all(part in CLOUD_ALIASES for part in lowered.split(",")):
+    clouds = cloud_words()
+    if all(part in clouds for part in lowered.split(",")):
         return read_clouds(text, policy), gpu_text
     together = lookup(f"{gpu_text} {text}") if gpu_text else ()
     if together:
@@ -382,7 +385,7 @@ def _unknown(text: str) -> str:
         return f"{show(text)} could be anything; write GPUs as 4xA100, hours as 6h and money as $50."
     if re.search(r"\d", text):
         return unknown_gpu(text)
-    others = get_close_matches(lowered[:40], (*KEYS, *CLOUD_ALIASES, "spot", "on-demand"), n=1)
+    others = get_close_matches(lowered[:40], (*KEYS, *cloud_words(), "spot", "on-demand"), n=1)
     hint = f" Did you mean {others[0]}?" if others else ' A reason is written as for="fine-tune".'
     return f"{show(text)} is not understood.{hint}"
 

@@ -13,19 +13,25 @@ from bot.rules.duration import check
 from bot.rules.policy import Policy
 from bot.rules.wording import read_amount
 from ledger.values import SpotPolicy
-from providers.gpu_data import CLOUDS
+from providers import known
 from providers.gpus import closest, lookup
 
 Fields = dict[str, Any]
 
-CLOUD_ALIASES: Mapping[str, str] = {
-    **{cloud: cloud for cloud in CLOUDS},
+_ALIASES: Mapping[str, str] = {
     "vast.ai": "vast",
     "vastai": "vast",
     "runpod.io": "runpod",
     "lambdalabs": "lambda",
     "lambda-labs": "lambda",
 }
+
+
+def cloud_words() -> dict[str, str]:
+    """What people type for each cloud → its name."""
+    return {**{cloud: cloud for cloud in known.names()}, **_ALIASES}
+
+
 SPOT_WORDS: Mapping[str, SpotPolicy] = {
     **dict.fromkeys(("no", "false", "off", "on-demand", "ondemand"), SpotPolicy.NO),
     **dict.fromkeys(("yes", "true", "on", "spot", "interruptible"), SpotPolicy.YES),
@@ -173,10 +179,10 @@ def read_clouds(text: str, _policy: Policy) -> Fields:
     """`vast,runpod`; the order breaks ties."""
     clouds: list[str] = []
     for part in text.lower().split(","):
-        cloud = CLOUD_ALIASES.get(part.strip())
+        cloud = cloud_words().get(part.strip())
         if cloud is None:
-            known = ", ".join(CLOUDS)
-            raise BadWord(f"{show(part)} is not a cloud; there are {known}.{near(part, CLOUD_ALIASES)}")
+            there = ", ".join(known.names())
+            raise BadWord(f"{show(part)} is not a cloud; there are {there}.{near(part, cloud_words())}")
         clouds += [cloud] if cloud not in clouds else []
     return {"clouds": tuple(clouds)}
 
@@ -201,7 +207,7 @@ def read_spot(text: str, _policy: Policy) -> Fields:
 def read_offer(text: str, _policy: Policy) -> Fields:
     """One offer of an inventory answer, by its id."""
     cloud, _, key = text.partition(":")
-    if cloud.lower() not in CLOUDS or not re.fullmatch(r"[^\s`]{1,200}", key):
+    if cloud.lower() not in known.names() or not re.fullmatch(r"[^\s`]{1,200}", key):
         raise BadWord(f"{show(text)} is not the id of an offer; write it as an inventory shows it, such as vast:123.")
     return {"offer_id": f"{cloud.lower()}:{key}"}
 

@@ -190,7 +190,7 @@ async def test_what_is_not_ours_is_never_touched(w: World, whose: str) -> None:
 async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_ended_and_not_booked_twice(w: World) -> None:
     await w.running(candidates=("vast",))
     row = (await w.books()).instances[0]
-    await w.run(2400, 800)
+    await w.run(600, 300)
     hide(w, row.ref, 100)
     await w.run(90, 30)
     assert await only(w) == (SessionState.TERMINATED, InstanceState.GONE)
@@ -199,7 +199,8 @@ async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_ended_a
     assert [stray.state for stray in books.strays] == [StrayState.GONE]
     assert w.alive() == []
     booked = sum(entry.amount_usd for entry in books.entries if entry.kind in {"accrue", "loss"})
-    assert abs(booked - w.bill()) <= w.bill() / 50
+    # Its second end is booked at the look that shows it, so up to one pause between two looks too late.
+    assert 0 <= booked - w.bill() <= row.price_usd_h * 30 / 3600
 
 
 async def test_a_create_that_was_refused_and_made_all_the_same_is_ended(w: World) -> None:

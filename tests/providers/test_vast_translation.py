@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -142,11 +142,14 @@ def test_no_row_breaks_the_translation(broken: dict[str, Any]) -> None:
         assert offer.price_usd_h is None or offer.price_usd_h.is_finite()
 
 
+#: When the instance was read: half an hour after it was made.
+AT = datetime(2025, 10, 9, 9, 40, tzinfo=UTC)
+
 # ── instances ────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_running_instance() -> None:
-    seen = instances.observed(INSTANCE)
+    seen = instances.observed(INSTANCE, AT)
 
     assert (seen.ref, seen.name, seen.status) == ("26500123", "rk-7f3c-a1", InstanceStatus.RUNNING)
     assert seen.ssh == SshEndpoint("203.0.113.42", 41022, "root")
@@ -156,8 +159,27 @@ def test_a_running_instance() -> None:
     assert "swordfish" not in repr(seen)
 
 
+@pytest.mark.parametrize(
+    ("fields", "minutes"),
+    [
+        ({"uptime_mins": 12.5}, 12.5),
+        ({"uptime_mins": 0}, 0),
+        ({"uptime_mins": None}, None),
+        ({"uptime_mins": "soon"}, None),
+        ({"uptime_mins": -3}, None),
+        ({"uptime_mins": 1e300}, None),
+        ({"uptime_mins": 60 * 24 * 30}, None),  # Longer than the contract exists: the host's own.
+        ({"uptime_mins": 5, "start_date": None}, None),
+        ({"uptime_mins": 5, "actual_status": "loading"}, None),
+    ],
+)
+def test_since_when_it_runs(fields: dict[str, Any], minutes: float | None) -> None:
+    seen = instances.observed({**INSTANCE, **fields}, AT)
+    assert seen.started_at == (None if minutes is None else AT - timedelta(minutes=minutes))
+
+
 def test_a_stopped_instance_costs_its_disk() -> None:
-    seen = instances.observed({**INSTANCE, **STOPPED})
+    seen = instances.observed({**INSTANCE, **STOPPED}, AT)
 
     assert seen.status is InstanceStatus.STOPPED
     assert seen.price_usd_h == Decimal("0.008333")
@@ -188,7 +210,7 @@ def test_a_stopped_instance_costs_its_disk() -> None:
     ],
 )
 def test_status_words(fields: dict[str, Any], expected: InstanceStatus) -> None:
-    assert instances.observed({**INSTANCE, **fields}).status is expected
+    assert instances.observed({**INSTANCE, **fields}, AT).status is expected
 
 
 @pytest.mark.parametrize(
@@ -206,21 +228,23 @@ def test_status_words(fields: dict[str, Any], expected: InstanceStatus) -> None:
     ],
 )
 def test_without_a_direct_port_there_is_no_endpoint(fields: dict[str, Any]) -> None:
-    assert instances.observed({**INSTANCE, **fields}).ssh is None
+    assert instances.observed({**INSTANCE, **fields}, AT).ssh is None
 
 
 @pytest.mark.parametrize("row", [None, [], {}, {"id": None}, {"id": "7"}])
 def test_an_instance_without_an_id_is_unexpected(row: Any) -> None:
     with pytest.raises(UnexpectedResponse):
-        instances.observed(row)
+        instances.observed(row, AT)
 
 
 def test_a_sparse_instance_is_read_with_unknowns() -> None:
-    seen = instances.observed({"id": 7})
+    seen = instances.observed({"id": 7}, AT)
 
     assert (seen.name, seen.gpu, seen.gpu_count, seen.price_usd_h, seen.created_at) == (None,) * 5
     assert seen.status is InstanceStatus.PENDING
-    assert instances.observed({"id": 7, "intended_status": "stopped", "actual_status": "exited"}).price_usd_h is None
+    assert (
+        instances.observed({"id": 7, "intended_status": "stopped", "actual_status": "exited"}, AT).price_usd_h is None
+    )
 
 
 # ── what is sent ─────────────────────────────────────────────────────────────────────────────────
@@ -299,7 +323,7 @@ ANYTHING: st.SearchStrategy[Any] = SCALARS | st.just([]) | st.just({})
 @given(st.dictionaries(st.sampled_from(sorted(INSTANCE)), ANYTHING))
 def test_no_instance_breaks_the_translation(broken: dict[str, Any]) -> None:
     try:
-        seen = instances.observed({**INSTANCE, **broken})
+        seen = instances.observed({**INSTANCE, **broken}, AT)
     except UnexpectedResponse:
         return
     assert seen.ref.isdigit()

@@ -83,6 +83,28 @@ async def test_an_end_that_comes_before_anybody_looks_is_booked_too(slow: World,
     await agrees(w)
 
 
+@pytest.mark.parametrize("down_s", [15.0, 70.0, 1200.0])
+async def test_a_boot_that_ends_during_downtime_is_booked_from_when_the_cloud_says(slow: World, down_s: float) -> None:
+    w = slow
+    request_id = await booting(w, "vast")
+    w.clock.advance(down_s)
+    await ended(w, request_id)
+    await agrees(w)
+
+
+async def test_where_the_cloud_does_not_say_it_is_booked_from_the_last_look_that_showed_it_unbilled(
+    slow: World,
+) -> None:
+    w = slow
+    w.arm("uptime_hidden", "vast")
+    request_id = await booting(w, "vast")
+    w.clock.advance(5 * HOUR_S)
+    await w.run(60, 15)
+    await ended(w, request_id)
+    await agrees(w)
+    assert await booked(w) >= w.bill()
+
+
 async def test_a_machine_that_vanished_while_nobody_looked_is_taken_to_have_run(slow: World) -> None:
     w = slow
     await booting(w, "vast")

@@ -157,7 +157,7 @@ class VastProvider:
         row = self._body(reply).get("instances", ...)
         if row is None:
             return NotSeen(CLOUD, at)
-        return instances.observed(row)
+        return instances.observed(row, at)
 
     async def list(self) -> Listing:
         """Every page of the v1 listing, checked against the total that the service states."""
@@ -171,7 +171,7 @@ class VastProvider:
             rows = body.get("instances")
             if not isinstance(rows, list):
                 raise UnexpectedResponse(CLOUD, "Vast.ai's answer has no list of instances")
-            for item in map(instances.observed, rows):
+            for item in (instances.observed(row, at) for row in rows):
                 items.setdefault(item.ref, item)
             token = body.get("next_token")
             if token is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,8 @@ ONSTART_MAX = 4000
 DISK_MIN_GB = 8
 #: The year 9999, after which Python has no dates.
 LATEST_S = 253_402_300_800
+#: Minutes; no contract runs for ten years.
+UPTIME_MAX = 5_256_000
 #: What the official client sends for direct SSH, spelled as there.
 RUNTYPE = "ssh_direc ssh_proxy"
 
@@ -82,8 +84,8 @@ def onstart(spec: InstanceSpec) -> str:
     )
 
 
-def observed(row: Any) -> ObservedInstance:
-    """One instance of the API. `price_usd_h` is the rate when running; once stopped, the rate of what remains.
+def observed(row: Any, at: datetime) -> ObservedInstance:
+    """One instance of the API, read at `at`. `price_usd_h` is the rate when running; once stopped, of what remains.
 
     Raises `UnexpectedResponse` for a row without an id.
     """
@@ -108,7 +110,17 @@ def observed(row: Any) -> ObservedInstance:
         machine_id=None if row.get("machine_id") is None else str(row["machine_id"]),
         spot=row.get("is_bid") is True,
         created_at=_time(row.get("start_date")),
+        started_at=_started(row, status, at),
     )
+
+
+def _started(row: Mapping[str, Any], status: InstanceStatus, at: datetime) -> datetime | None:
+    """Since when it runs, which is what Vast.ai bills: by its uptime, where that can be its own and not the host's."""
+    minutes, created = number(row.get("uptime_mins")), _time(row.get("start_date"))
+    if status is not InstanceStatus.RUNNING or minutes is None or not 0 <= minutes < UPTIME_MAX or created is None:
+        return None
+    started = at - timedelta(minutes=float(minutes))
+    return started if started >= created else None
 
 
 def _status(row: Mapping[str, Any]) -> InstanceStatus:

@@ -68,6 +68,7 @@ class Account:
 
     def _boot(self, contract: Contract, now: datetime, faults: SandboxCloud) -> None:
         contract.boot(now, self.engine.timing.boot_s)
+        contract.uptime_hidden = faults.fault("uptime_hidden") is not None
         broken = f"Error response from daemon: manifest unknown: {contract.image}"
         if faults.fault("boot_error") is not None:
             oci = ": OCI runtime create failed: unable to retrieve OCI runtime error"

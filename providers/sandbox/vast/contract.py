@@ -52,6 +52,7 @@ class Contract:
     holds_gpu: bool = True
     offline: bool = False
     bare: bool = False
+    uptime_hidden: bool = False
     ssh_keys: list[str] = field(default_factory=list)
     phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase(None)))
     meter: Meter = field(default_factory=Meter)
@@ -101,6 +102,10 @@ class Contract:
             self.gone_at = now + timedelta(seconds=forgotten_after_s)
             self.meter.stop_all(now)
 
+    def _uptime_mins(self, now: datetime, actual: str | None) -> float | None:
+        began = self.phases.since(now) if actual == "running" and not self.uptime_hidden else None
+        return None if began is None else (now - began).total_seconds() / 60
+
     def wire(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
         """The instance as the API prints it. Rates in $/h: `instance` is now, `search` is when running."""
         phase = self.phases.at(now)
@@ -140,7 +145,7 @@ class Contract:
             "jupyter_token": f"sandbox-jupyter-{self.ref}",
             "start_date": self.created_at.timestamp(),
             "end_date": self.created_at.timestamp() + 30 * 86400,
-            "uptime_mins": None,
+            "uptime_mins": self._uptime_mins(now, actual),
             "disk_space": self.disk_gb,
             "disk_usage": -1,
             "gpu_util": 0.0 if gpu_now else None,
