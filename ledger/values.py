@@ -182,6 +182,16 @@ class GpuConstraint:
     memory_gb_max: Decimal | None = None
 
 
+_DECIMALS = (
+    "max_price_usd_h",
+    "budget_cap_usd",
+    "min_reliability",
+    "memory_gb_total_min",
+    "min_cuda",
+    "min_capability",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class JobRequest:
     """The portable job request. `candidates` is an ordered list of clouds; empty means all.
@@ -200,6 +210,13 @@ class JobRequest:
     max_price_usd_h: Decimal | None = None
     budget_cap_usd: Decimal | None = None
     min_reliability: Decimal | None = None
+    #: GB of all GPUs of an offer together.
+    memory_gb_total_min: Decimal | None = None
+    verified_only: bool = False
+    min_cuda: Decimal | None = None
+    min_capability: Decimal | None = None
+    #: Seconds for which the cloud must expect the offer to stay available.
+    min_available_s: int | None = None
     image: str | None = None
     run: str | None = None
     model: str | None = None
@@ -224,7 +241,7 @@ class JobRequest:
         for key in ("memory_gb_min", "memory_gb_max"):
             gpu[key] = _decimal(gpu.get(key))
         gpu["names"] = tuple(gpu.get("names", ()))
-        for key in ("max_price_usd_h", "budget_cap_usd", "min_reliability"):
+        for key in _DECIMALS:
             known[key] = _decimal(known.get(key))
         for key in ("candidates", "regions", "work"):
             known[key] = tuple(known.get(key, ()))

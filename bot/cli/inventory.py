@@ -27,6 +27,13 @@ def inventory(
     provider: str = typer.Option("", help="Only these clouds: vast,runpod."),
     region: str = typer.Option("", help="Only in these regions or countries: US,EU."),
     spot: str = typer.Option("", help="no (the default), yes or any."),
+    disk: str = typer.Option("", help="Least disk: 200GB, 1TB."),
+    reliability: str = typer.Option("", help="Least reliability: 0.98 or 98%."),
+    total: str = typer.Option("", help="Least memory of all GPUs together: 160GB."),
+    verified: str = typer.Option("", help="yes: only machines that their cloud has verified."),
+    cuda: str = typer.Option("", help="Least CUDA that the driver runs: 12.4."),
+    capability: str = typer.Option("", help="Least CUDA compute capability: 8.9 or sm_89."),
+    available: str = typer.Option("", help="For how long the cloud must expect the offer to be there: 24h, 3d."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
     """Show what is for sale now at every cloud, how old each price is, and what was left out and why."""
@@ -40,6 +47,13 @@ def inventory(
         "clouds": provider,
         "region": region,
         "spot": spot,
+        "disk": disk,
+        "reliability": reliability,
+        "total": total,
+        "verified": verified,
+        "cuda": cuda,
+        "capability": capability,
+        "available": available,
     }
     where = elsewhere()
     document = load("market_here").inventory(words) if where is None else _there(words)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bot.rules.excluding import filtered, unfit
 from bot.rules.policy import Policy, Supported
 from bot.rules.spend import MOST_USD_H
 from ledger.values import JobRequest
@@ -152,6 +153,9 @@ def plain(offers: Sequence[Offer], prices: Prices, job: JobRequest, policy: Poli
     fine &= _unsaid_or_least(column(offers, "disk_gb_max"), Decimal(job.disk_gb))
     if not job.work:
         fine &= _unsaid_or_least(column(offers, "available_for_s"), job.hours * 3600)
+    if filtered(job):
+        judged = zip(np.isfinite(memory.floats).tolist(), offers, strict=True)
+        fine &= flags([told and unfit(one, job) is None for told, one in judged])
     sold_out = Stock.NONE
     fine &= flags([one.stock is not sold_out for one in offers])
     if policy.blocked_hosts:

@@ -40,6 +40,11 @@ EXCLUSIONS: Mapping[str, str] = {
     "disk": "{n} left out: too little disk.",
     "price": "{n} left out: above the highest price per hour.",
     "reliability": "{n} left out: below the reliability asked for, or none is reported.",
+    "memory_total": "{n} left out: less memory in all than asked for.",
+    "unverified": "{n} left out: not verified by the cloud, or it does not say.",
+    "cuda": "{n} left out: an older CUDA than asked for, or none is reported.",
+    "capability": "{n} left out: a lower compute capability than asked for, or an unknown one.",
+    "available": "{n} left out: expected to be there for less time than asked for, or nobody says for how long.",
     "stock": "{n} left out: sold out.",
     "vram": "{n} left out: the run does not fit into the memory.",
     "too_short": "{n} left out: not available for long enough.",
@@ -64,7 +69,32 @@ def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: Sup
         return "cloud"
     if job.offer_id is not None and offer.id != job.offer_id:
         return "offer"
-    return _hardware(offer, job, policy, image) or _terms(offer, job, free=free)
+    return _hardware(offer, job, policy, image) or unfit(offer, job) or _terms(offer, job, free=free)
+
+
+def filtered(job: JobRequest) -> bool:
+    """Whether a job has any of the limits that `unfit` judges."""
+    least = (job.memory_gb_total_min, job.min_cuda, job.min_capability, job.min_available_s)
+    return job.verified_only or any(one is not None for one in least)
+
+
+def unfit(offer: Offer, job: JobRequest) -> str | None:
+    """Which limit beyond the GPU itself an offer does not keep. What a cloud does not say does not keep a limit."""
+    if job.memory_gb_total_min is not None and offer.memory_gb * offer.gpu_count < job.memory_gb_total_min:
+        return "memory_total"
+    if job.verified_only and offer.verified is not True:
+        return "unverified"
+    if job.min_cuda is not None and not _at_least(offer.cuda_max, job.min_cuda):
+        return "cuda"
+    if job.min_capability is not None and not _at_least(capability(offer), job.min_capability):
+        return "capability"
+    if job.min_available_s is not None and not _at_least(offer.available_for_s, job.min_available_s):
+        return "available"
+    return None
+
+
+def _at_least(said: Decimal | int | None, least: Decimal | int) -> bool:
+    return said is not None and Decimal(said).is_finite() and said >= least
 
 
 def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -> str | None:

@@ -221,6 +221,45 @@ def read_reliability(text: str, _policy: Policy) -> Fields:
     return {"min_reliability": share}
 
 
+def read_total(text: str, _policy: Policy) -> Fields:
+    """`160`, `160GB`: the memory of all GPUs together, at least."""
+    found = re.fullmatch(r"(\d{1,5})(?:gb|g)?\+?", text.lower().replace(" ", ""))
+    if found is None or not int(found[1]):
+        raise BadWord(f"{show(text)} is not a size; write total=160GB for all GPUs together.")
+    return {"memory_gb_total_min": Decimal(found[1])}
+
+
+def read_verified(text: str, _policy: Policy) -> Fields:
+    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+    answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+    if text.lower() not in answers:
+        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.")
+    return {"verified_only": answers[text.lower()]}
+
+
+def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
+    """A reader for a version such as 12.4; `sm_89` is 8.9."""
+
+    def read(text: str, _policy: Policy) -> Fields:
+        short = re.fullmatch(r"sm_?(\d{1,2})(\d)", text.lower())
+        plain = f"{short[1]}.{short[2]}" if short else text.removesuffix("+")
+        if not re.fullmatch(r"\d{1,2}(?:\.\d{1,2})?", plain):
+            raise BadWord(f"{show(text)} is not a version; write {sample}.")
+        return {field: Decimal(plain)}
+
+    return read
+
+
+def read_available(text: str, _policy: Policy) -> Fields:
+    """`24h`, `3d`: for how long the cloud must expect the offer to be there."""
+    bare = text.lower().replace(" ", "")
+    found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?)(days?|d|hours?|hrs?|h)?", bare)
+    if found is None or not Decimal(found[1]):
+        raise BadWord(f"{show(text)} is not a time; write available=24h or available=3d.")
+    hours = Decimal(found[1]) * (24 if (found[2] or "h").startswith("d") else 1)
+    return {"min_available_s": int(hours * 3600)}
+
+
 def read_tokens(text: str, _policy: Policy) -> Fields:
     """`300M`, `3B`: how many tokens the run trains on."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)", text.lower())
@@ -262,6 +301,25 @@ WORDS: tuple[Word, ...] = (
     Word("spot", "no, yes or any", "Whether it may be interrupted; no unless asked.", "spot=no", read_spot),
     Word("disk", "SIZE", "Disk in GB.", "disk=100", read_disk, ("storage",)),
     Word("reliability", "SHARE", "The least reliability.", "reliability=98%", read_reliability),
+    Word("total", "SIZE", "The least memory of all GPUs together.", "total=160GB", read_total, ("total-memory",)),
+    Word("verified", "yes or no", "Only machines that their cloud has verified.", "verified=yes", read_verified),
+    Word("cuda", "VERSION", "The least CUDA that the driver runs.", "cuda=12.4", _version("min_cuda", "cuda=12.4")),
+    Word(
+        "capability",
+        "VERSION",
+        "The least CUDA compute capability.",
+        "capability=8.9",
+        _version("min_capability", "capability=8.9 or capability=sm_89"),
+        ("compute", "sm"),
+    ),
+    Word(
+        "available",
+        "TIME",
+        "For how long the cloud expects the offer to be there.",
+        "available=24h",
+        read_available,
+        ("availability",),
+    ),
     Word("offer", "ID", "One offer of an inventory answer.", "offer=vast:123", read_offer),
     Word(
         "image",
@@ -301,6 +359,9 @@ WORDS: tuple[Word, ...] = (
     ),
     Word("for", "TEXT", "Why it is needed; approvers read this.", 'for="fine-tune"', read_reason, ("reason", "why")),
 )
+
+#: Those that narrow the market further than its GPU, price and place do.
+LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "capability", "available")
 
 #: every key and alias → its word
 KEYS: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}

@@ -69,6 +69,13 @@ class JobDocument(_Strict):
     budget: Said | None = Field(default=None, description="The most that it may cost in all.", examples=["$50"])
     max_price: Said | None = Field(default=None, description="The most per hour.", examples=["$2.50"])
     reliability: Said | None = Field(default=None, description="The least reliability: 0.98 or 98%.")
+    total_memory: Said | None = Field(default=None, description="The least memory of all GPUs together: 160GB.")
+    verified: bool | Text | None = Field(default=None, description="yes: only machines that their cloud has verified.")
+    cuda: Said | None = Field(default=None, description="The least CUDA that the driver runs: 12.4.")
+    capability: Said | None = Field(default=None, description="The least CUDA compute capability: 8.9 or sm_89.")
+    available: Said | None = Field(
+        default=None, description="For how long the cloud must expect the offer to be there: 24h, 3d."
+    )
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
     image: Text | None = Field(default=None, description="The container image.")
     run: Text | None = Field(default=None, description="The command to run.")
@@ -132,6 +139,11 @@ def _pairs(document: JobDocument, policy: Policy) -> Iterator[tuple[str, str, st
         ("budget", "max", document.budget),
         ("max_price", "price", document.max_price),
         ("reliability", "reliability", document.reliability),
+        ("total_memory", "total", document.total_memory),
+        ("verified", "verified", document.verified),
+        ("cuda", "cuda", document.cuda),
+        ("capability", "capability", document.capability),
+        ("available", "available", document.available),
         ("offer", "offer", document.offer),
         ("image", "image", document.image),
         ("run", "run", document.run),

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar_run import run_word, unsaid, work_word
-from bot.rules.grammar_words import KEYS, BadWord, Fields, show
+from bot.rules.grammar_words import KEYS, LIMIT_WORDS, BadWord, Fields, show
 from bot.rules.job import JobArgs, job_request
 from bot.rules.policy import Policy
 from bot.rules.text import UnclosedQuote, clean, tokens
@@ -53,6 +53,10 @@ def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True)
         if block == "count" and "count_min" in fields:
             errors["count"] = "The number stands with the GPU already; keep one of the two."
         fields.update(found)
+    limits, problem = _limits(field_text(values, "limits"), policy)
+    fields.update(limits)
+    if problem:
+        errors["limits"] = problem[:300]
     work, problem = _work(field_text(values, "work")) if "hours" not in fields else ((), "")
     if problem:
         errors["work"] = problem[:300]
@@ -63,6 +67,23 @@ def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True)
     if work and "count_min" not in fields:
         fields["count_max"] = policy.max_gpus
     return errors or job_request(JobArgs(**fields, work=work), policy, LOOK_HOURS)
+
+
+def _limits(text: str, policy: Policy) -> tuple[Fields, str]:
+    """What further limits say, or what is wrong with one of them."""
+    fields: Fields = {}
+    try:
+        for token in tokens(clean(text)):
+            key, equals, value = token.value.partition("=")
+            word = KEYS.get(key.lower())
+            if not equals or word is None or word.key not in LIMIT_WORDS:
+                return {}, f"{show(token.value)} is not a limit; there are {', '.join(LIMIT_WORDS)}."
+            fields.update(word.read(value, policy))
+    except UnclosedQuote:
+        return {}, "This quote is not closed."
+    except BadWord as error:
+        return {}, str(error)
+    return fields, ""
 
 
 def _work(text: str) -> tuple[tuple[str, ...], str]:

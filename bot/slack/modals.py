@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.blockkit import plain
+from bot.rules.grammar_words import LIMIT_WORDS
 from bot.rules.policy import Policy
 from bot.rules.wording import hours, rate, usd
 from bot.slack.blocks.parts import Block, code, context, dollars, person, safe, section
@@ -44,6 +45,8 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
         _input("max", "Most it may cost in all", _text("$50"), optional=True),
         _input("price", "Most per hour", _text("$2.50"), optional=True, hint="For all GPUs together."),
     ]
+    limits = _text("verified=yes total=160GB cuda=12.4 reliability=98%")
+    blocks.append(_input("limits", "Further limits", limits, optional=True, hint=f"Words: {', '.join(LIMIT_WORDS)}."))
     if known:
         picked = {"type": "multi_static_select", "action_id": "in", "options": known}
         blocks.append(_input("clouds", "Only these clouds", picked, optional=True))

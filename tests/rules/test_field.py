@@ -74,6 +74,11 @@ JOBS = st.builds(
     regions=st.sampled_from([(), ("EU",)]),
     max_price_usd_h=st.sampled_from([None, Decimal("0.40"), Decimal("1.2")]),
     min_reliability=st.sampled_from([None, Decimal("0.95")]),
+    memory_gb_total_min=st.sampled_from([None, None, Decimal(80)]),
+    verified_only=st.sampled_from([False, False, True]),
+    min_cuda=st.sampled_from([None, None, Decimal("12.4")]),
+    min_capability=st.sampled_from([None, None, Decimal("8.9"), Decimal("9.0")]),
+    min_available_s=st.sampled_from([None, None, 7 * 3600]),
     budget_cap_usd=st.sampled_from([None, Decimal("2.4"), Decimal("7.5"), Decimal(100)]),
 )
 

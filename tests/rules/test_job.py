@@ -15,7 +15,8 @@ from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 def test_every_word_reaches_the_job() -> None:
     line = (
         "provision 2-4x4090 memory=20-30GB 90m disk=200 workload=MoE clouds=runpod,vast region=US,EU spot=any price=$2 "
-        'max=$50 reliability=98% image=a/b:1 run="python t.py" model=7B tokens=3B checkpoint=hf://o/m offer=vast:9 '
+        "max=$50 reliability=98% total=160GB verified=yes cuda=12.4 capability=sm_89 available=3d "
+        'image=a/b:1 run="python t.py" model=7B tokens=3B checkpoint=hf://o/m offer=vast:9 '
         'for="fine-tune"'
     )
     command = parse(line)
@@ -32,6 +33,11 @@ def test_every_word_reaches_the_job() -> None:
         max_price_usd_h=Decimal(2),
         budget_cap_usd=Decimal(50),
         min_reliability=Decimal("0.98"),
+        memory_gb_total_min=Decimal(160),
+        verified_only=True,
+        min_cuda=Decimal("12.4"),
+        min_capability=Decimal("8.9"),
+        min_available_s=3 * 86_400,
         image="a/b:1",
         run="python t.py",
         model="7B",

@@ -206,13 +206,19 @@ def test_every_limit_is_shown() -> None:
         candidates=("vast",),
         regions=("EU",),
         min_reliability=Decimal("0.98"),
+        memory_gb_total_min=Decimal(160),
+        verified_only=True,
+        min_cuda=Decimal("12.4"),
+        min_capability=Decimal("8.9"),
+        min_available_s=129_600,
         offer_id="vast:1",
         image="pytorch",
         model="7B",
     )
     assert job.details(full) == (
         "disk 50 GB · spot or on-demand · at most $50.00 in all · at most $2.50/h · clouds vast · regions EU · "
-        "reliability 98 % or more · only offer vast:1 · model 7B · image pytorch"
+        "reliability 98 % or more · verified machines only · 160 GB or more in all · CUDA 12.4 or newer · "
+        "compute capability 8.9 or more · there for 36 h or more · only offer vast:1 · model 7B · image pytorch"
     )
 
 

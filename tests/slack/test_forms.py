@@ -167,3 +167,27 @@ def test_a_dialog_about_a_decision_carries_only_the_token() -> None:
     shown = str(modals.amount("opaque", SPEND, "wrong"))
     for part in ("$120.50", "$180.00", "$12.05/h", "10 hours", "vast:123", "wrong"):
         assert part in shown
+
+
+def test_further_limits_are_words_of_the_language() -> None:
+    values = {"typed": "4090", "hours": "2", "limits": "verified=yes total=80GB cuda=12.4 region=EU"}
+    job = forms.read_job(values, POLICY)
+    assert isinstance(job, JobRequest)
+    assert (job.verified_only, job.memory_gb_total_min, job.min_cuda) == (True, Decimal(80), Decimal("12.4"))
+    assert job.regions == ("EU",)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("price=$2", "`price=$2` is not a limit; there are memory, total"),
+        ("fast", "is not a limit"),
+        ("cuda=new", "is not a version"),
+        ('verified="yes', "not closed"),
+    ],
+)
+def test_what_is_no_limit_is_said_under_its_field(typed: str, said: str) -> None:
+    found = forms.read_job({"typed": "4090", "hours": "2", "limits": typed}, POLICY)
+    assert isinstance(found, dict)
+    assert found.keys() == {"limits"}
+    assert said in found["limits"]

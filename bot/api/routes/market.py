@@ -67,7 +67,13 @@ class InventoryQuery(In):
     provider: Text = ""
     region: Text = ""
     spot: Text = ""
+    disk: Text = ""
     reliability: Text = ""
+    total: Text = ""
+    verified: Text = ""
+    cuda: Text = ""
+    capability: Text = ""
+    available: Text = ""
 
 
 #: Field of the query → word of the language.
@@ -80,7 +86,7 @@ WORDS = {
     "provider": "clouds",
     "region": "region",
     "spot": "spot",
-    "reliability": "reliability",
+    **{name: name for name in ("disk", "reliability", "total", "verified", "cuda", "capability", "available")},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from bot.rules.wording import hours, rate
 from bot.slack.blocks.parts import dollars, percent, safe
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
@@ -44,9 +46,21 @@ def details(job: JobRequest) -> str:
         parts.append("regions " + ", ".join(safe(name, 40) for name in job.regions[:6]))
     if job.min_reliability is not None:
         parts.append(f"reliability {percent(job.min_reliability)} or more")
+    parts += _limits(job)
     if job.offer_id:
         parts.append(f"only offer {safe(job.offer_id, 80)}")
     for word, value in (("model", job.model), ("image", job.image), ("runs", job.run)):
         if value:
             parts.append(f"{word} {safe(value, 80)}")
     return " · ".join(parts)
+
+
+def _limits(job: JobRequest) -> list[str]:
+    least = (
+        ("{} GB or more in all", job.memory_gb_total_min),
+        ("CUDA {} or newer", job.min_cuda),
+        ("compute capability {} or more", job.min_capability),
+        ("there for {} h or more", None if job.min_available_s is None else Decimal(job.min_available_s) / 3600),
+    )
+    verified = ["verified machines only"] if job.verified_only else []
+    return verified + [text.format(f"{value.normalize():f}") for text, value in least if value is not None]
