@@ -22,7 +22,7 @@ again gets the same answer. Lists are pages, the newest first."""
 
 def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     """The application without its gate: for the documentation, which is generated from it."""
-    api = FastAPI(
+    api = _Api(
         title="GPU Shopper",
         version="1",
         description=DESCRIPTION,
@@ -32,11 +32,33 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         redirect_slashes=False,
     )
     problems.install(api)
-    api.include_router(health_routes(checks, timeout_s))
-    for noun in (market, requests, sessions, keys):
-        _name_scopes(noun.router)
-        api.include_router(noun.router)
+    nouns = [noun.router for noun in (market, requests, sessions, keys)]
+    for router in nouns:
+        _name_scopes(router)
+    routers = [health_routes(checks, timeout_s), *nouns]
+    for router in routers:
+        api.include_router(router)
+    api.state.routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return api
+
+
+class _Api(FastAPI):
+    """Describes refusals as what they are: application/problem+json, and nothing else."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document, made once."""
+        if self.openapi_schema is None:
+            document = super().openapi()
+            for methods in document["paths"].values():
+                for operation in methods.values():
+                    for answer in operation["responses"].values():
+                        _as_problem(answer.get("content", {}))
+        return self.openapi_schema or {}
+
+
+def _as_problem(content: dict[str, Any]) -> None:
+    if problems.MEDIA_TYPE in content and "application/json" in content:
+        content[problems.MEDIA_TYPE] = content.pop("application/json")
 
 
 def _name_scopes(router: APIRouter) -> None:

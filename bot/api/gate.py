@@ -64,17 +64,9 @@ class Gate:
             await broken(scope, error)(scope, receive, watched)
 
     async def _api(self, scope: Scope, receive: Receive, send: _Watched) -> None:
-        address = str((scope.get("client") or ("",))[0])
-        if self._wrong.empty(address):
-            allowance = self._wrong.take(address)
-            sentence = f"Too many calls with a wrong key; try again in {allowance.retry_after_s} s."
-            refused = problem(Reply(False, "rate_limited", sentence), headers=allowance.headers)
-            await refused(scope, receive, send)
-            return
         who = await self._principal(scope)
         if who is None:
-            self._wrong.take(address)
-            await problem(UNAUTHENTICATED, headers=CHALLENGE)(scope, receive, send)
+            await self._strange(scope)(scope, receive, send)
             return
         allowance = self._calls.take(who.key_id)
         send.headers = allowance.headers
@@ -84,8 +76,18 @@ class Gate:
         scope.setdefault("state", {})[PRINCIPAL] = who
         await self._app(scope, _capped(receive, self._desk.settings.body_bytes), send)
 
+    def _strange(self, scope: Scope) -> Any:
+        """The answer to whoever has no working key. Guesses are counted per address, and only guesses: behind a load
+        balancer everybody has the same address, and nobody's guesses may keep others out."""
+        if _said(scope):
+            allowance = self._wrong.take(str((scope.get("client") or ("",))[0]))
+            if not allowance.allowed:
+                sentence = f"Too many calls with a wrong key; try again in {allowance.retry_after_s} s."
+                return problem(Reply(False, "rate_limited", sentence), headers=allowance.headers)
+        return problem(UNAUTHENTICATED, headers=CHALLENGE)
+
     async def _principal(self, scope: Scope) -> Principal | None:
-        said = [value for name, value in scope["headers"] if name == b"authorization"]
+        said = _said(scope)
         if len(said) != 1 or len(said[0]) > LONGEST_HEADER:
             return None
         kind, _, token = said[0].decode("latin-1").partition(" ")
@@ -93,6 +95,10 @@ class Gate:
             return None
         ctx = self._desk.ctx
         return await authenticate(ctx.db, ctx.labels, token.strip(), ctx.clock.now())
+
+
+def _said(scope: Scope) -> list[bytes]:
+    return [value for name, value in scope["headers"] if name == b"authorization"]
 
 
 def _too_often(allowance: Allowance) -> Reply:

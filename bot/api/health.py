@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 
 CHECK_TIMEOUT_S = 2.0
 
@@ -17,16 +18,25 @@ Checks = Mapping[str, Callable[[], Awaitable[None]]]
 log = logging.getLogger(__name__)
 
 
+class Ready(BaseModel):
+    """Whether this process can do its work, and which checks pass."""
+
+    status: str
+    checks: dict[str, bool]
+
+
 def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
     """The two routes. A check that fails or takes too long is named with 503; why is in the log only."""
     router = APIRouter()
 
     @router.get("/healthz")
     async def healthz() -> dict[str, str]:
+        """The process lives."""
         return {"status": "ok"}
 
-    @router.get("/readyz")
+    @router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "Not ready."}})
     async def readyz() -> JSONResponse:
+        """This process can do its work."""
         results = dict(
             zip(checks, await asyncio.gather(*(_passes(n, c, timeout_s) for n, c in checks.items())), strict=True)
         )

@@ -1,4 +1,4 @@
-"""How often somebody may call: a bucket of tokens per key, and a smaller one per address for keys that are wrong.
+"""How often somebody may call: a bucket of tokens per key, and a smaller one per address for wrong keys.
 
 The buckets are this process's own; with several replicas each counts for itself.
 """
@@ -56,10 +56,6 @@ class RateLimiter:
             return Allowance(False, self._limit, 0, max(math.ceil((1 - bucket.tokens) / self._per_s), 1))
         bucket.tokens -= 1
         return Allowance(True, self._limit, int(bucket.tokens), 0)
-
-    def empty(self, caller: str) -> bool:
-        """Whether `caller` has used everything up; nothing is counted."""
-        return self._filled(caller).tokens < 1 if caller in self._buckets else False
 
     def _filled(self, caller: str) -> _Bucket:
         now = self._clock.monotonic()

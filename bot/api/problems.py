@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
@@ -139,8 +140,11 @@ def _place(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location if part not in ("body", "query", "path", "header"))[:200]
 
 
-async def _http(_request: Request, error: Exception) -> Any:
+async def _http(request: Request, error: Exception) -> Any:
     assert isinstance(error, HTTPException)  # noqa: S101 # Registered for this type alone.
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        sentence = "The call is not what this route takes. The body must be JSON in UTF-8."
+        return problem(Reply(False, "invalid", sentence))
     phrase = HTTPStatus(error.status_code).phrase
     code = "body_too_large" if error.status_code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE else phrase.lower()
     detail = f"{phrase}; the routes are in /openapi.json." if error.detail in (phrase, "") else error.detail
@@ -152,7 +156,16 @@ async def _http(_request: Request, error: Exception) -> Any:
         detail=detail,
         code=code,
     )
-    return JSONResponse(body.model_dump(mode="json"), error.status_code, error.headers, MEDIA_TYPE)
+    headers = dict(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(_methods(request))
+    return JSONResponse(body.model_dump(mode="json"), error.status_code, headers, MEDIA_TYPE)
+
+
+def _methods(request: Request) -> list[str]:
+    """Every method of the path that was asked; the framework names those of the first route only."""
+    routes: list[APIRoute] = request.app.state.routes
+    return sorted({name for one in routes if one.path_regex.match(request.url.path) for name in one.methods or ()})
 
 
 def install(api: FastAPI) -> None:

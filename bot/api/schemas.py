@@ -175,8 +175,8 @@ class ApproveIn(In):
         default=None, description="The version whose offers were read; a newer one refuses."
     )
     amount: Annotated[str, Field(max_length=40)] | None = Field(default=None, examples=["123.45"])
-    cap_usd: Annotated[Decimal, Field(allow_inf_nan=False, gt=0, le=1_000_000)] | None = Field(
-        default=None, description="A total below the worst case."
+    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
+        default=None, description="A total below the worst case, in dollars.", examples=["12.50"]
     )
     reason: Annotated[str, Field(max_length=4000)] = ""
 

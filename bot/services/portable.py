@@ -52,8 +52,7 @@ class JobDocument(_Strict):
 
     words: Annotated[str, Field(max_length=4000)] | None = Field(
         default=None,
-        description="The whole job in one line of the /gpu language, instead of the other fields.",
-        examples=["8xA100-80GB 6h max=$50"],
+        description="The whole job in one line of the /gpu language instead of the other fields: 8xA100 6h max=$50.",
     )
     resources: Resources = Resources()
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query
@@ -125,7 +126,7 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
         offer_id=body.offer_id,
         version=body.quote_version,
         typed_amount=body.amount,
-        cap_usd=body.cap_usd,
+        cap_usd=Decimal(body.cap_usd) if body.cap_usd else None,
         reason=body.reason,
     )
     answer = done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}").model_dump(mode="json")
