@@ -17,7 +17,7 @@ from tests.slack import signing
 from tests.slack.conftest import Stage
 
 Json = dict[str, Any]
-Path = tuple[str | int, ...]
+Path = tuple[Any, ...]
 
 ACTION: Json = {
     "type": "block_actions",
@@ -80,7 +80,7 @@ def put(body: Json, path: Path, value: Any) -> Json:
     changed = copy.deepcopy(body)
     at: Any = changed
     for key in path[:-1]:
-        at = at[key] if isinstance(at, dict | list) and (key in at or isinstance(key, int)) else {}
+        at = at[key] if isinstance(at, list) or (isinstance(at, dict) and key in at) else {}
     if isinstance(at, dict) or (isinstance(at, list) and isinstance(path[-1], int) and path[-1] < len(at)):
         at[path[-1]] = value
     return changed
