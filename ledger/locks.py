@@ -27,6 +27,8 @@ def _lock_of(of: Any) -> Any:
 
 #: The key of PostgreSQL's advisory lock for the policy's own approvals; any number that nothing else here uses.
 _STANDING = 7_301
+#: The same for the budgets.
+_BUDGETS = 7_302
 
 _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.
@@ -44,6 +46,12 @@ async def lock_family(tx: AsyncSession, model: type[Any], row_id: str) -> None:
     lock = _LOCKS.get(model)
     if lock is not None and may_lock(tx):
         await tx.execute(lock, {"row_id": row_id})
+
+
+async def lock_budgets(tx: AsyncSession) -> None:
+    """Let one transaction at a time take from the budgets, until it ends. Taken last, like `lock_standing`."""
+    if may_lock(tx):
+        await tx.execute(select(func.pg_advisory_xact_lock(_BUDGETS)))
 
 
 async def lock_standing(tx: AsyncSession) -> None:

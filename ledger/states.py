@@ -130,6 +130,7 @@ class NotificationKind(StrEnum):
     SESSION_ENDING = "session.ending"
     SESSION_LAST_CALL = "session.last_call"
     SESSION_ENDED = "session.ended"
+    BUDGET_THRESHOLD = "budget.threshold"
     STRAY_FOUND = "stray.found"
     OPERATOR_PAGE = "operator.page"
     REPLY = "reply"

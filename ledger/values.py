@@ -228,6 +228,8 @@ class JobRequest:
     #: The one SSH key for this machine; None takes the requester's registered one.
     public_key: str | None = None
     already_hours: Decimal = Decimal(0)
+    #: The project that it counts for; None is the policy's own.
+    label: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; decimals become strings so that nothing passes through a float."""

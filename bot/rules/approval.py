@@ -251,7 +251,7 @@ def _approve(
     refusal = _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
     # A limit that was set before holds on; whoever approves again sees it, and may set another one, in the dialog.
     if refusal is None and (needed.confirm_amount or request.limit_binds):
-        refusal = _amount(what.typed_amount, request.expected_usd)
+        refusal = confirmed(what.typed_amount, request.expected_usd)
     if refusal is not None:
         return refusal
     if len(request.approvals) + 1 < needed.required:
@@ -293,7 +293,8 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
     return _no("limit_spent", sentence)
 
 
-def _amount(typed: str | None, expected_usd: Decimal) -> Verdict | None:
+def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
+    """None when somebody typed this amount; otherwise what to type, code `amount_needed` or `amount_mismatch`."""
     shown = cents(expected_usd)
     whole = expected_usd.quantize(Decimal(1), rounding=ROUND_HALF_UP)
     type_this = f"type {shown} or {whole}"

@@ -357,6 +357,14 @@ WORDS: tuple[Word, ...] = (
         "checkpoint=hf://org/model",
         _plain("checkpoint", "a place for checkpoints", r"[^\s`]{1,300}", "checkpoint=hf://org/model"),
     ),
+    Word(
+        "label",
+        "NAME",
+        "The project that it counts for.",
+        "label=mosaic",
+        _plain("label", "a label", r"[A-Za-z0-9][\w.-]{0,39}", "label=mosaic"),
+        ("project",),
+    ),
     Word("for", "TEXT", "Why it is needed; approvers read this.", 'for="fine-tune"', read_reason, ("reason", "why")),
 )
 

@@ -43,6 +43,7 @@ class JobArgs:
     checkpoint: str | None = None
     work: tuple[str, ...] = ()
     reason: str = ""
+    label: str | None = None
 
 
 def job_request(args: JobArgs, policy: Policy, hours: Decimal | None = None) -> JobRequest:
@@ -74,4 +75,5 @@ def job_request(args: JobArgs, policy: Policy, hours: Decimal | None = None) -> 
         work=args.work,
         offer_id=args.offer_id,
         reason=args.reason,
+        label=args.label,
     )

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, fields
 from datetime import date, timedelta
 from decimal import Decimal
 from types import MappingProxyType
+from typing import Any
 
 from bot.rules.bounds import is_person, problems
+from bot.rules.budget import problem as budget_problem
 from ledger.values import AbsenceRule
 
 
-def _frozen(**items: object) -> Mapping[str, object]:
+def _frozen(**items: Any) -> Mapping[str, Any]:
     return MappingProxyType(dict(items))
 
 
@@ -197,7 +199,30 @@ class Policy:
         default=Decimal("0.10"),
         metadata=_doc("Ranking adds this times the chance of losing the host times the compute cost; 0 ignores risk."),
     )
-    project: str = field(default="gpu", metadata=_doc("The word for {project} in the names of instances."))
+    teams: Mapping[str, tuple[str, ...]] = field(
+        default_factory=_frozen, metadata=_doc("Teams that share a budget: name to Slack ids or actor references.")
+    )
+    budgets: Mapping[str, Mapping[str, Decimal]] = field(
+        default_factory=_frozen,
+        metadata=_doc(
+            "Most dollars per scope (global, team:NAME, user:ID or user:*, consumer:NAME or consumer:*, label:NAME or "
+            "label:*) and time (hourly, daily, monthly, total; days and months in UTC). What approvals may still spend "
+            "counts; hourly is the sum of the approved prices per hour."
+        ),
+    )
+    budget_thresholds: tuple[Decimal, ...] = field(
+        default=(Decimal("0.5"), Decimal("0.8"), Decimal(1)),
+        metadata=_doc("Shares of a budget whose owners are told when an approval reaches them."),
+    )
+    budget_owners: Mapping[str, tuple[str, ...]] = field(
+        default_factory=_frozen,
+        metadata=_doc("Slack users or channels told about each scope; the administrators, or else the operators."),
+    )
+    budget_admins: tuple[str, ...] = field(
+        default=(),
+        metadata=_doc("Who among the approvers may approve above a budget; they type the amount (U… or operator:ada)."),
+    )
+    project: str = field(default="gpu", metadata=_doc("The label of what names none: {project} in names."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",
         metadata=_doc("Human part of an instance's name: {project}, {model}, {count} and {gpu}."),
@@ -219,6 +244,8 @@ class Policy:
                 "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
             ),
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
+            (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
+            (all(0 < share <= 1 for share in self.budget_thresholds), "budget_thresholds must lie between 0 and 1"),
             ("default" in self.default_image, "default_image needs an entry `default`"),
             (
                 all(read_range(text) for text in self.image_capabilities.values()),

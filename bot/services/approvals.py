@@ -11,7 +11,7 @@ from bot.rules.extending import EXTEND, gate
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, extending, granting
+from bot.services import asking, budgets, extending, granting
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from ledger.events import record
@@ -41,8 +41,17 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             if ask is None:
                 return UNKNOWN_BUTTON
             judged = _judged(ctx, ask, command, now)
+            spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
+            room = await budgets.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
+            if room is not None and not room.verdict.allowed:
+                reply = _reply(ask, room.verdict)
+                return replace(reply, data={**reply.data, "over_budget": True})
             if judged.allowed:
                 await _apply(ctx, tx, ask, command, judged, now)
+            if spend is not None and room is not None:
+                await budgets.reserved(ctx, tx, spend, room, now)
+                if room.verdict.code == "overridden":
+                    budgets.overridden(tx, ask.request, command.decider.actor, room, now)
     except StaleMove:
         return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
     if judged.allowed:
@@ -171,6 +180,15 @@ def _limit(ask: Ask) -> SetLimit | None:
     return limit_in_force(
         SetLimit(vote.quote_version, vote.limit_usd, vote.approver) for vote in ask.limits if vote.limit_usd is not None
     )
+
+
+def _spend(policy: Policy, ask: Ask, command: Decide) -> budgets.Spend | None:
+    """What an approval takes from the budgets; None for one that buys nothing."""
+    cover = _cover(policy, ask, command)
+    owner = ask.session.owner if ask.session else ask.request.requester
+    if cover is None or ask.option is None:
+        return None
+    return budgets.spend_of(policy, ask.request, owner, cover, ask.option.expected_usd)
 
 
 async def _apply(ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime) -> None:

@@ -40,6 +40,7 @@ async def _session(ctx: Context, tx: Tx, request: Request, option: Option, now: 
         channel=request.channel,
         hours=request.job["hours"],
         created_at=now,
+        label=JobRequest.from_json(request.job).label or ctx.policy.project,
         replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
         gpu=offer.gpu,
         gpu_count=offer.gpu_count,
@@ -83,7 +84,7 @@ async def intend(
     job = JobRequest.from_json(request.job)
     _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
     label = ctx.labels.mint(request.id, n)
-    human = human_part(ctx.policy.name_template, ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
+    human = human_part(ctx.policy.name_template, job.label or ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
     capabilities = provider.capabilities
     instance = Instance(
         id=new_id("ins", now),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 from bot.rules.spend import price_cap, total_cap
 from bot.rules.standing import PERIOD, STANDING_PREFIX, signer, standing
 from bot.rules.wording import Verdict
-from bot.services import granting
+from bot.services import budgets, granting
 from bot.services.context import Context
 from ledger.events import announce
 from ledger.locks import lock_family, lock_standing
@@ -26,7 +27,7 @@ async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: dat
         return Verdict(False, "off", "")
     await lock_family(tx, Request, request.id)
     await lock_standing(tx)
-    return standing(
+    judged = standing(
         ctx.policy,
         option.worst_usd,
         option.expected_usd,
@@ -35,11 +36,26 @@ async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: dat
         asked_before=request.quote_version > 0,
         now=now,
     )
+    if not judged.allowed:
+        return judged
+    room = (await budgets.gate(ctx, tx, _spend(ctx, request, option), now)).verdict
+    return judged if room.allowed else Verdict(False, room.code, f"{room.sentence} So a person decides.")
+
+
+def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
+    job = JobRequest.from_json(request.job)
+    total = total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None)
+    return price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h), total
+
+
+def _spend(ctx: Context, request: Request, option: Option) -> budgets.Spend:
+    cover = _cover(ctx, request, option)
+    return budgets.spend_of(ctx.policy, request, request.requester, cover, option.expected_usd)
 
 
 async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged: Verdict, now: datetime) -> None:
     """Record the policy's approval of a request that is PENDING, and turn it into authority for one create."""
-    job = JobRequest.from_json(request.job)
+    rate_usd_h, total_usd = _cover(ctx, request, option)
     actor = signer(ctx.policy)
     approval = Approval(
         id=new_id("apr", now),
@@ -48,8 +64,8 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         approver=actor.ref,
         decision="approve",
         option_id=option.id,
-        price_cap_usd_h=price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h),
-        total_cap_usd=total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None),
+        price_cap_usd_h=rate_usd_h,
+        total_cap_usd=total_usd,
         hours=request.job["hours"],
         rule=judged.sentence,
         at=now,
@@ -72,7 +88,10 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
             "due_at": None,
         },
     )
+    spend = _spend(ctx, request, option)
+    room = await budgets.gate(ctx, tx, spend, now)
     await granting.grant_create(ctx, tx, decided, approval, option, now)
+    await budgets.reserved(ctx, tx, spend, room, now)
     await _tell(tx, decided, judged, now)
 
 

@@ -34,6 +34,11 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "auto_approve_until": date(2026, 12, 31),
         "two_approvers_above_usd": 500,
         "blocked_gpus": ["RTX5090"],
+        "fallback_contacts": ["U012AB3CD"],
+        "teams": {"research": ["U012AB3CD", "operator:ada"]},
+        "budgets": {"global": {"daily": 200, "monthly": 3000}, "user:*": {"daily": 50}},
+        "budget_owners": {"global": ["U012AB3CD"]},
+        "budget_admins": ["U012AB3CD"],
         "blocked_hosts": ["vast:51234"],
         "blocked_countries": ["CN"],
     }

@@ -119,7 +119,8 @@ async def _approve(desk: Desk, job: Job, decide: Decide) -> None:
     request = await _request(desk, reply)
     channel = request.channel if request else ""
     if request is not None and reply.code in AMOUNT_CODES and "expected_usd" in reply.data:
-        problem = "" if reply.code == "amount_needed" and decide.typed_amount is None else reply.sentence
+        plainly = reply.code == "amount_needed" and decide.typed_amount is None and "over_budget" not in reply.data
+        problem = "" if plainly else reply.sentence
         instead = f"{safe(problem)} The dialog could not be opened in time; click *Approve* again."
         view = modals.amount(decide.token, _spend(request, reply), problem)
         await desk.open(job, view, instead.strip(), channel)

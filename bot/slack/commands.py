@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from bot.rules.approval import is_approver
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.switching import Order
-from bot.services import approvals, extending, keys, planning, provisioning, sessions, switching
+from bot.services import approvals, budgets, costs, extending, keys, planning, provisioning, sessions, switching
 from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
 from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
+from bot.slack.blocks import money
 from bot.slack.blocks.comparison import comparison
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
@@ -145,6 +147,23 @@ async def _switch(desk: Desk, job: Job, parsed: Command) -> None:
     await desk.say(job, answer(await switching.switch(desk.ctx, order)))
 
 
+async def _budget(desk: Desk, job: Job, _parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    everybody = facts.known and is_approver(desk.ctx.policy, facts)
+    lines = await budgets.overview(desk.ctx, job.heard.actor)
+    if everybody:  # Those who decide see every budget that they may run into.
+        known = {(line.key, line.period) for line in lines}
+        lines += [line for line in await budgets.overview(desk.ctx) if (line.key, line.period) not in known]
+    await desk.say(job, money.budget(lines))
+
+
+async def _costs(desk: Desk, job: Job, _parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    everybody = facts.known and is_approver(desk.ctx.policy, facts)
+    found = await costs.overview(desk.ctx, None if everybody else job.heard.actor)
+    await desk.say(job, money.costs(found, everybody=everybody))
+
+
 async def _cancel(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     await desk.say(job, answer(await approvals.cancel(desk.ctx, Cancel(parsed.target, facts))))
@@ -175,6 +194,8 @@ HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] =
     "terminate": _terminate,
     "extend": _extend,
     "done": _done,
+    "budget": _budget,
+    "costs": _costs,
     "stop": _switch,
     "start": _switch,
     "restart": _switch,

@@ -12,7 +12,7 @@ from bot.services.context import Context
 from bot.services.metering import cost_now
 from bot.slack.blocks import ending as ending_message
 from bot.slack.blocks import operators, owner
-from bot.slack.blocks.parts import Message
+from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
@@ -166,6 +166,11 @@ async def _stray_found(ctx: Context, settings: SlackSettings, row: Notification)
     return Shown(operators.stray_found(stray), channel_of(settings, row.destination), edits=True)
 
 
+async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    text = f":bank: {safe(str(row.body.get('text') or row.subject), 1_000)}"
+    return Shown(Message(text, (section(text),)), channel_of(settings, row.destination))
+
+
 async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     message = operators.page(str(row.body.get("text") or row.subject))
     return Shown(message, channel_of(settings, row.destination), edits=True)
@@ -187,6 +192,7 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.SESSION_ENDING: _session_ending,
     NotificationKind.SESSION_LAST_CALL: _session_last_call,
     NotificationKind.SESSION_ENDED: _session_ended,
+    NotificationKind.BUDGET_THRESHOLD: _budget_threshold,
     NotificationKind.STRAY_FOUND: _stray_found,
     NotificationKind.OPERATOR_PAGE: _operator_page,
     NotificationKind.REPLY: _reply,

@@ -41,6 +41,8 @@ class Session(Claimable, Base):
     #: The sentence people read about why it ended or failed.
     end_reason: Mapped[str] = mapped_column(SafeText, default="")
     replacements_left: Mapped[int] = mapped_column(Integer, default=0)
+    #: The project that its costs count for; None in rows of older releases.
+    label: Mapped[str | None] = mapped_column(SafeString(48))
     gpu: Mapped[str] = mapped_column(SafeString(48), default="")
     gpu_count: Mapped[int] = mapped_column(Integer, default=1)
 

@@ -59,6 +59,20 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+def test_budgets_and_costs_are_printed(url: str) -> None:
+    def said(*arguments: str) -> str:
+        result = CliRunner().invoke(build(), ["budget", *arguments])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert said("show") == "The policy sets no budget.\n"
+    assert "today $0.00" in said("costs")
+    policy = Path("policy.yml")
+    policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
+    assert "global: daily $2.00 of $50.00 (4 %), of that $2.00 reserved" in said("show")
+    assert books(url).entries == ()
+
+
 def test_extend_asks_and_done_ends(url: str) -> None:
     (session,) = books(url).sessions
     code, said = run("extend", session.id, "90m", "--reason", "one more epoch")

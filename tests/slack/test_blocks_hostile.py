@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from bot.blockkit import validate_message, validate_view
+from bot.rules.budget import Line, Period
 from bot.rules.estimate import Estimate
 from bot.rules.excluding import Excluded
 from bot.rules.grammar import GrammarError, parse
@@ -19,8 +20,9 @@ from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.commands import Reply
+from bot.services.costs import Costs
 from bot.services.sessions import Overview, Status
-from bot.slack.blocks import ending, operators, owner, reply
+from bot.slack.blocks import ending, money, operators, owner, reply
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
@@ -31,6 +33,7 @@ from bot.slack.blocks.status import status
 from bot.slack.home import home
 from ledger.models import Stray
 from ledger.reads import RequestView, SessionView
+from ledger.spending import GROUPS
 from ledger.states import InstanceState, RequestState, SessionState
 from ledger.values import JobRequest
 from providers.base import Offer
@@ -93,6 +96,14 @@ def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
     check(ending.ending(about, "/gpu", START))
     check(ending.last_call(about, START))
     check(owner.ended(view, cost))
+
+
+@quick
+@given(hostile.texts, hostile.texts, hostile.money)
+def test_money(one: str, other: str, amount: Decimal) -> None:
+    check(money.budget([Line(one, other, Period.DAILY, amount, amount, amount)]))
+    found = Costs(START, amount, amount, dict.fromkeys(GROUPS, ((one, amount), (f"slack:T1/{other}", amount))))
+    check(money.costs(found, everybody=True))
 
 
 @settings(quick, max_examples=12)

@@ -1,0 +1,172 @@
+"""Budgets at work: nothing is approved above one, however many decide at once, unless an administrator says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules.approval import DeciderFacts, confirmed, linked
+from bot.rules.budget import Line, Period, begins, crossed, fits, said, scopes_of
+from bot.rules.policy import Policy
+from bot.rules.wording import Verdict
+from bot.services import access
+from bot.services.context import Context
+from ledger.doors import Whose, consumer_of
+from ledger.events import announce, record
+from ledger.locks import lock_budgets
+from ledger.lookups import notification_of
+from ledger.models import Request
+from ledger.spending import EVERYBODY, Purse, outstanding, spent
+from ledger.states import NotificationKind
+from ledger.values import Actor, ActorKind, JobRequest
+from ledger.writes import Tx
+
+OPERATORS = "channel:operators"
+_NOTHING = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What an approval would add: whose it is, for which label, and the most in dollars and in dollars per hour.
+
+    `expected_usd` is the amount that people read and type.
+    """
+
+    owner: str
+    label: str
+    total_usd: Decimal
+    rate_usd_h: Decimal
+    expected_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether a spend fits, and the budgets that it counts against as they stand before it."""
+
+    verdict: Verdict
+    lines: tuple[Line, ...] = ()
+
+
+def spend_of(
+    policy: Policy, request: Request, owner: str, cover: tuple[Decimal, Decimal], expected_usd: Decimal
+) -> Spend:
+    """The spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
+
+    More time for a machine that runs adds nothing to what is paid per hour.
+    """
+    job = JobRequest.from_json(request.job)
+    rate_usd_h = _NOTHING if job.already_hours else cover[0]
+    return Spend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
+
+
+async def gate(
+    ctx: Context, tx: Tx, spend: Spend, now: datetime, decider: DeciderFacts | None = None, typed: str | None = None
+) -> Room:
+    """Whether a spend fits into every budget that it counts against. They stay locked until the transaction ends.
+
+    An administrator of the budgets may approve above one, and types the amount for it: code `amount_needed` first, then
+    `overridden`.
+    """
+    if not ctx.policy.budgets:
+        return Room(Verdict(True, "ok", ""))
+    await lock_budgets(tx)
+    lines = tuple(await _lines(ctx, tx, spend.owner, spend.label, now))
+    verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
+    if not verdict.allowed and decider is not None and _is_admin(ctx.policy, decider):
+        amount = confirmed(typed, spend.expected_usd)
+        if amount is None:
+            verdict = Verdict(True, "overridden", verdict.sentence)
+        else:
+            verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
+    return Room(verdict, lines)
+
+
+async def reserved(ctx: Context, tx: Tx, spend: Spend, room: Room, now: datetime) -> None:
+    """An approval took this much: tell the owners of the budgets which shares it reached, each once per time."""
+    kind = NotificationKind.BUDGET_THRESHOLD
+    for line in room.lines:
+        for share in crossed(line, spend.total_usd, spend.rate_usd_h, ctx.policy.budget_thresholds):
+            since = f"{line.since:%Y-%m-%d}" if line.since else "all"
+            subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
+            added = line.asks(spend.total_usd, spend.rate_usd_h)
+            sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
+            for destination in _owners(ctx.policy, line.scope):
+                if await notification_of(tx, kind, subject, destination) is None:
+                    body = {"text": sentence}
+                    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+
+
+def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
+    """Write down that an administrator approved above a budget."""
+    record(tx, at=now, actor=actor, subject=request.id, kind="budget.overridden", reason=room.verdict.sentence)
+
+
+async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
+    """The budgets that one person's spending counts against; without one, all that the policy names by name."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        if actor is not None:
+            return await _lines(ctx, tx, actor.ref, ctx.policy.project, now)
+        named = [(scope, scope) for scope in ctx.policy.budgets if not scope.endswith(":*")]
+        return await _measured(ctx, tx, named, now)
+
+
+async def _lines(ctx: Context, tx: Tx, owner_ref: str, label: str, now: datetime) -> list[Line]:
+    owner = Actor.from_ref(owner_ref)
+    behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
+    person = Actor.from_ref(behind.owner) if behind else owner
+    people = [person, *linked(ctx.policy, person)] if person.kind is not ActorKind.CONSUMER else []
+    names = [_name(one) for one in people]
+    teams = [team for team, members in ctx.policy.teams.items() if {*names, *(p.ref for p in people)} & set(members)]
+    programs = [owner.id] if owner.kind is ActorKind.CONSUMER else []
+    return await _measured(ctx, tx, scopes_of(ctx.policy.budgets, names, programs, teams, label), now)
+
+
+async def _measured(ctx: Context, tx: Tx, scopes: list[tuple[str, str]], now: datetime) -> list[Line]:
+    found = []
+    for key, scope in scopes:
+        purse = await _purse(ctx, tx, key)
+        open_usd, rate_usd_h = await outstanding(tx, purse)
+        for name, limit in ctx.policy.budgets[scope].items():
+            period = Period(name)
+            since = begins(period, now)
+            if period is Period.HOURLY:
+                found.append(Line(key, scope, period, limit, _NOTHING, rate_usd_h))
+            else:
+                found.append(Line(key, scope, period, limit, await spent(tx, purse, since), open_usd, since))
+    return found
+
+
+async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
+    """Whose spending a budget counts: a person's with all their names and programs, a team's with all its members."""
+    kind, _, name = key.partition(":")
+    if kind == "label":
+        return Purse(label=name)
+    if kind == "consumer":
+        return Purse(Whose.of([Actor(ActorKind.CONSUMER, name)]))
+    members = {"user": (name,), "team": ctx.policy.teams.get(name, ())}.get(kind)
+    if members is None:
+        return EVERYBODY
+    found = [await access.mine(tx, ctx.policy, _actor(member)) for member in members]
+    refs = frozenset(ref for whose in found for ref in whose.refs)
+    return Purse(Whose(refs, frozenset(one for whose in found for one in whose.slack_ids)))
+
+
+def _actor(name: str) -> Actor:
+    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
+
+
+def _name(actor: Actor) -> str:
+    """A person as the policy writes them."""
+    return actor.id if actor.kind is ActorKind.SLACK else actor.ref
+
+
+def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
+    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    return usable and bool({_name(who.actor), who.actor.ref} & set(policy.budget_admins))
+
+
+def _owners(policy: Policy, scope: str) -> tuple[str, ...]:
+    slack = tuple(name for name in policy.budget_admins if ":" not in name)
+    return policy.budget_owners.get(scope) or slack or (OPERATORS,)

@@ -1,0 +1,48 @@
+"""Budgets and costs in Slack: who reads what, and how an administrator goes above a budget."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from bot.practice.reader import all_text
+from bot.slack.blocks import money
+from ledger.states import RequestState
+from tests.slack.conftest import Stage
+from tests.slack.test_commands import private
+
+
+async def test_budgets_and_costs_of_ones_own_and_of_everybody(stage: Stage) -> None:
+    await stage.command("alice", "/gpu budget")
+    assert "No budget concerns you" in private(stage, "alice").text
+    await stage.replaced(budgets={"user:*": {"daily": Decimal(50)}, "label:mosaic": {"total": Decimal(9)}})
+    await stage.command("alice", "/gpu budget")
+    mine = all_text(private(stage, "alice"))
+    assert "*<@U0ALICE>*: daily $0.00 of $50.00 (0 %)" in mine
+    assert "mosaic" not in mine
+    await stage.command("bob", "/gpu budget")
+    assert "*label:mosaic*: total $0.00 of $9.00" in all_text(private(stage, "bob"))
+    await stage.command("alice", "/gpu costs")
+    assert "Your costs" in private(stage, "alice").text
+    await stage.command("bob", "/gpu costs")
+    assert "Everybody's costs" in private(stage, "bob").text
+
+
+async def test_above_a_budget_an_administrator_types_the_amount(stage: Stage) -> None:
+    await stage.replaced(budgets={"global": {"daily": Decimal("0.01")}}, budget_admins=("U0CAROL",))
+    message = await stage.ask()
+    await stage.click("bob", message, stage.approve_button(message))
+    assert "The daily budget of global is $0.01" in private(stage, "bob").text
+    (request,) = (await stage.w.books()).requests
+    assert request.state is RequestState.PENDING
+    await stage.click("carol", message, stage.approve_button(message))
+    view = stage.ws.view("carol")
+    assert view is not None
+    assert "The daily budget of global is $0.01" in all_text(view)
+    expected = (await stage.w.view(request.id)).options[0].expected_usd
+    await stage.submit("carol", {"amount": f"{expected:.2f}"})
+    (request,) = (await stage.w.books()).requests
+    assert request.state is RequestState.APPROVED
+
+
+def test_nothing_spent_is_said_in_few_words() -> None:
+    assert money.budget([]).blocks
