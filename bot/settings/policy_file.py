@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
-    return list(value) if isinstance(value, tuple) else value
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile:
