@@ -76,7 +76,8 @@ async def gate(
     if not verdict.allowed and decider is not None and _is_admin(ctx.policy, decider):
         amount = confirmed(typed, spend.expected_usd)
         if amount is None:
-            verdict = Verdict(True, "overridden", verdict.sentence)
+            sentence = f"An administrator approves above a budget. {verdict.sentence}"
+            verdict = Verdict(True, "overridden", sentence)
         else:
             verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)
