@@ -15,7 +15,9 @@ from bot.rules.comparison import Question
 from bot.rules.grammar_commands import BY_NAME, DONE_WORDS, SUBCOMMANDS, Shape, Subcommand
 from bot.rules.grammar_run import SHARED, question, question_word, run_word, unsaid, work_word
 from bot.rules.grammar_words import (
+    BRANDS,
     DURATION,
+    FILLERS,
     KEYS,
     SPOT_WORDS,
     WORDS,
@@ -76,9 +78,6 @@ class GrammarError:
         return f"{self.message} For example: {self.example}"
 
 
-#: Words that carry nothing, and makers' words that only mean something together with the next word.
-_FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
-_BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
 _NUMBER = re.compile(r"\d+")
@@ -353,9 +352,9 @@ def _bare(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
     if together:
         others = [name for name in fields.get("gpu_names", ()) if name not in lookup(gpu_text)]
         return {"gpu_names": tuple(dict.fromkeys((*others, *together)))}, f"{gpu_text} {text}"
-    if lowered in _BRANDS:
+    if lowered in BRANDS:
         return {}, text if lookup(gpu_text) else f"{gpu_text} {text}".strip()
-    if lowered in _FILLERS:
+    if lowered in FILLERS:
         return {}, gpu_text
     if all(lookup(part) for part in text.split(",")):
         names = (*fields.get("gpu_names", ()), *read_gpus(text, policy)["gpu_names"])

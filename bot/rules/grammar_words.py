@@ -373,3 +373,7 @@ LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "
 
 #: every key and alias → its word
 KEYS: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}
+
+#: Words that carry nothing, and makers' words that only mean something together with the next word.
+FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
+BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
