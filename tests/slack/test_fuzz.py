@@ -75,13 +75,19 @@ def paths(value: Any, before: Path = ()) -> Iterator[Path]:
         yield from paths(part, (*before, key))
 
 
+def _has(part: Any, key: Any) -> bool:
+    if isinstance(part, list):
+        return isinstance(key, int) and key < len(part)
+    return isinstance(part, dict) and key in part
+
+
 def put(body: Json, path: Path, value: Any) -> Json:
     """A copy with one part replaced; a part that another change took away stays away."""
     changed = copy.deepcopy(body)
     at: Any = changed
     for key in path[:-1]:
-        at = at[key] if isinstance(at, list) or (isinstance(at, dict) and key in at) else {}
-    if isinstance(at, dict) or (isinstance(at, list) and isinstance(path[-1], int) and path[-1] < len(at)):
+        at = at[key] if _has(at, key) else {}
+    if _has(at, path[-1]):
         at[path[-1]] = value
     return changed
 
