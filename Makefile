@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(max(4, os.cpu_count() or 0))")
 TESTS ?= tests
 
-.PHONY: help install demo test soak bench lint docs clean
+.PHONY: help install clients demo test soak bench lint docs clean
 
 help: ## Say what there is.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -22,6 +22,13 @@ $(READY): pyproject.toml uv.lock
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet
 	@$(BIN)/python tests/support/chromium.py --install
+	@touch $@
+
+clients: $(VENV)/clients/.ready ## Install the clouds' own clients beside, so that the tests run them too (20 s).
+
+$(VENV)/clients/.ready: tests/clients/requirements.txt $(READY)
+	@test -x $(VENV)/clients/bin/python || $(BIN)/python -m venv $(VENV)/clients
+	$(BIN)/uv pip sync --quiet --python $(VENV)/clients/bin/python $<
 	@touch $@
 
 demo: $(READY) ## Try it: prints one address to open; Ctrl-C ends it.

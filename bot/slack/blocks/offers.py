@@ -80,7 +80,7 @@ def reasons(lines: Iterable[Line]) -> Block | None:
 def left_out(excluded: Iterable[str], absent: Iterable[str]) -> Block | None:
     """What is not in the table: offers left out, and clouds that did not answer. Sentences are foreign text."""
     told = [f":warning: {safe(sentence)}" for sentence in absent]
-    told += [safe(sentence) for sentence in excluded]
+    told += filter(None, map(safe, excluded))
     return context(" ".join(told[:12])) if told else None
 
 
