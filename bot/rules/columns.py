@@ -35,9 +35,10 @@ _BELIEVED_USD = float(MOST_USD_H) * 0.999
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One number per offer: as it was said, and as a float, NaN where it is missing or no number."""
+    """The attribute `name` of all offers as floats, NaN where it is missing or no number."""
 
-    said: Sequence[Number]
+    offers: Sequence[Offer]
+    name: str
     floats: Floats
 
     def at_least(self, least: Decimal | Floats) -> Flags:
@@ -53,19 +54,19 @@ class Column:
 
     def _compared(self, sure: Flags, limit: Decimal, inside: Callable[[Decimal | int], bool]) -> Flags:
         for place in np.flatnonzero(self.floats == float(limit)).tolist():
-            one = self.said[place]
+            one: Number = getattr(self.offers[place], self.name)
             sure[place] = one is not None and inside(one)
         return sure
 
 
 def column(offers: Sequence[Offer], name: str) -> Column:
     """One attribute of all offers."""
-    said = [*map(attrgetter(name), offers)]
+    read, count = attrgetter(name), len(offers)
     try:
-        floats = np.fromiter(said, np.float64, len(said))
-    except (TypeError, ValueError):  # None is no number, and a signalling NaN refuses to become a float.
-        floats = np.fromiter(map(_float, said), np.float64, len(said))
-    return Column(said, floats)
+        floats = np.fromiter(map(read, offers), np.float64, count)
+    except (TypeError, ValueError):
+        floats = _some([*map(read, offers)], count)
+    return Column(offers, name, floats)
 
 
 def flags(said: Iterable[bool | None]) -> Flags:
@@ -73,8 +74,19 @@ def flags(said: Iterable[bool | None]) -> Flags:
     return np.fromiter(said, np.bool_)
 
 
+def _some(numbers: Sequence[Number], count: int) -> Floats:
+    """The floats of numbers that may be missing."""
+    try:
+        return np.fromiter((math.nan if one is None else one for one in numbers), np.float64, count)
+    except ValueError:  # A signalling NaN refuses to become a float.
+        return np.fromiter(map(_float, numbers), np.float64, count)
+
+
 def _float(one: Number) -> float:
-    return math.nan if one is None or Decimal(one).is_nan() else float(one)
+    try:
+        return math.nan if one is None else float(one)
+    except ValueError:
+        return math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +109,12 @@ class Prices:
 def kinds(offers: Sequence[Offer], names: Iterable[str]) -> Indices:
     """A number for each offer, the same where the attributes `names` are the same."""
     known: defaultdict[Any, int] = defaultdict(itertools.count().__next__)
-    rows = zip(*(_hashable(offers, name) for name in names), strict=True)
-    return np.fromiter(map(known.__getitem__, rows), np.intp, len(offers))
+    rows = map(attrgetter(*names), offers)
+    try:
+        return np.fromiter(map(known.__getitem__, rows), np.intp, len(offers))
+    except TypeError:  # A signalling NaN has no hash; it says as little as any other.
+        said = (tuple(map(_hashable, row)) for row in map(attrgetter(*names), offers))
+        return np.fromiter(map(known.__getitem__, said), np.intp, len(offers))
 
 
 def examples(kinds: Indices, places: Indices) -> tuple[list[int], Indices]:
@@ -111,11 +127,8 @@ def examples(kinds: Indices, places: Indices) -> tuple[list[int], Indices]:
     return first[present].tolist(), number[kinds[places]]
 
 
-def _hashable(offers: Sequence[Offer], name: str) -> Sequence[Any]:
-    said = [*map(attrgetter(name), offers)]
-    if name == "compute_capability":  # One that is no number says nothing, and a signalling NaN has no hash.
-        return [None if one is None or not one.is_finite() else one for one in said]
-    return said
+def _hashable(one: Any) -> Any:
+    return None if isinstance(one, Decimal) and one.is_nan() else one
 
 
 def kind_names(job: JobRequest, policy: Policy, images: Mapping[str, Supported]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 import numpy as np
 
-from bot.rules.columns import Column, Flags, Floats, Indices, Prices, column, examples, flags
+from bot.rules.columns import Flags, Floats, Indices, Prices, column, examples, flags
 from bot.rules.estimate import reliability
 from bot.rules.interruptions import Checkpointing, loss_shares
 from bot.rules.policy import Policy
@@ -174,11 +174,11 @@ def _stability(offer: Offer) -> int:
     return 100 * int(offer.datacenter or 0) + 10 * int(offer.verified or 0) + stock_rank(offer.stock)
 
 
-def _trust(offers: Sequence[Offer], said: Column, policy: Policy) -> Floats:
+def _trust(offers: Sequence[Offer], said: Floats, policy: Policy) -> Floats:
     """`bot.rules.estimate.reliability` of all offers."""
     centre, other = float(policy.assumed_datacenter_reliability), float(policy.assumed_reliability)
     assumed = np.fromiter((centre if one.datacenter else other for one in offers), np.float64)
-    return np.where(np.isfinite(said.floats), np.clip(said.floats, 0.0, 1.0), assumed)
+    return np.where(np.isfinite(said), np.clip(said, 0.0, 1.0), assumed)
 
 
 def _totals(
@@ -193,7 +193,7 @@ def _totals(
     price = prices.price.floats[places]
     stored = np.clip(prices.storage.floats[places], 0.0, price)
     hourly = price - stored
-    said = Column((), prices.reliability.floats[places])
+    said = prices.reliability.floats[places]
     spot = flags(one.spot for one in offers)
     trusted = _trust(offers, said, policy)
     chance = 1 - trusted

@@ -87,6 +87,22 @@ def rank(
     return Ranked(options=tuple(options), excluded=found.excluded, answered=len(found.field))
 
 
+def in_order(
+    offers: Iterable[Offer],
+    job: JobRequest,
+    policy: Policy,
+    capabilities_by_cloud: Mapping[str, Capabilities],
+    *,
+    whole: bool = False,
+    to_run: bool = False,
+    runs: tuple[FinishedRun, ...] = (),
+) -> list[Scored]:
+    """Every offer that answers in the order of `rank`, with its exact total; no other part of an estimate is made."""
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run).field
+    return found.cheapest(len(found))
+
+
 @dataclass(frozen=True, slots=True)
 class _Answering:
     field: Field

@@ -8,7 +8,8 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal
 from typing import Any
 
 from bot.rules.policy import Policy
-from bot.rules.ranking import RankedOption, rank
+from bot.rules.ranking import in_order
+from bot.rules.scoring import Scored
 from bot.rules.wording import plural, usd
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Capabilities, Offer
@@ -40,11 +41,11 @@ def relax(
     expected total first.
 
     `offers` must be wider than the job asks (`widest`), since what the clouds were not asked for cannot be found here.
-    `how` are further arguments of `rank`.
+    `how` are further arguments of `in_order`.
     """
     found = []
     for word, wider in _wider(job, policy):
-        opened = rank(offers, wider, policy, capabilities, top=len(offers), **how).options
+        opened = in_order(offers, wider, policy, capabilities, **how)
         if opened:
             found.append(_relaxation(word, job, opened))
     return tuple(sorted(found, key=lambda one: (one.expected_usd, one.word)))
@@ -78,9 +79,9 @@ def _wider(job: JobRequest, policy: Policy) -> Iterator[tuple[str, JobRequest]]:
         yield "count", replace(job, gpu=replace(gpu, count_min=1, count_max=policy.max_gpus))
 
 
-def _relaxation(word: str, job: JobRequest, opened: Sequence[RankedOption]) -> Relaxation:
+def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxation:
     if word == "max":
-        return _amount(word, job.budget_cap_usd, opened, [one.estimate.expected_usd for one in opened])
+        return _amount(word, job.budget_cap_usd, opened, [one.expected_usd for one in opened])
     if word == "price":
         return _amount(word, job.max_price_usd_h, opened, [one.offer.price_usd_h or _ZERO for one in opened])
     best = opened[0]
@@ -91,11 +92,11 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[RankedOption]) -> R
         reached = [one for one in opened if (one.offer.reliability or _ZERO) == most]
         return _said(word, instead, len(reached), reached[0])
     if word == "memory":
-        best = min(opened, key=lambda one: (_apart(one.offer.memory_gb, job), one.rank))
+        best = min(opened, key=lambda one: _apart(one.offer.memory_gb, job))
         same = sum(one.offer.memory_gb == best.offer.memory_gb for one in opened)
         return _said(word, f"memory={best.offer.memory_gb.normalize():f}GB", same, best)
     if word == "count":
-        best = min(opened, key=lambda one: (_more(one.offer.gpu_count, job), one.rank))
+        best = min(opened, key=lambda one: _more(one.offer.gpu_count, job))
         same = sum(one.offer.gpu_count == best.offer.gpu_count for one in opened)
         return _said(word, f"count={best.offer.gpu_count}", same, best)
     value = {
@@ -107,7 +108,7 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[RankedOption]) -> R
     return _said(word, f"{word}={value}", len(opened), best)
 
 
-def _amount(word: str, limit: Decimal | None, opened: Sequence[RankedOption], needed: list[Decimal]) -> Relaxation:
+def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal]) -> Relaxation:
     """The least amount that opens the market, rounded up to cents, and how much more than the limit that is."""
     least = min(needed).quantize(_CENT, ROUND_UP)
     within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
@@ -124,7 +125,7 @@ def _more(count: int, job: JobRequest) -> int:
     return max(job.gpu.count_min - count, count - job.gpu.count_max)
 
 
-def _said(word: str, instead: str, opens: int, best: RankedOption, more: str = "") -> Relaxation:
-    total = best.estimate.expected_usd
+def _said(word: str, instead: str, opens: int, best: Scored, more: str = "") -> Relaxation:
+    total = best.expected_usd
     sentence = f"With {instead}{more}, {plural(opens, 'offer')} would answer: {best.offer.id}, {usd(total)} expected."
     return Relaxation(word, instead, opens, total, sentence)
