@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ledger.db import Database
 from tests.support import network
@@ -14,6 +15,9 @@ from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqli
 from tests.support.matrix import sample_clouds
 
 network.install()
+# How long an example takes is the machine's doing; a test that hangs is ended by its timeout.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 HERE = Path(__file__).parent
 
