@@ -311,8 +311,9 @@ async def open_strays(tx: AsyncSession, cloud: str, account: str) -> list[Stray]
 
 
 async def waiting_strays(tx: AsyncSession) -> list[Stray]:
-    """Strays of any account that wait for an operator."""
-    return list(await tx.scalars(select(Stray).where(Stray.state == StrayState.QUARANTINED)))
+    """Strays of any account that have no row and wait for an operator: the ledger has lost something."""
+    waits = (Stray.state == StrayState.QUARANTINED, Stray.instance_id.is_(None))
+    return list(await tx.scalars(select(Stray).where(*waits)))
 
 
 async def every_stray(tx: AsyncSession) -> list[Stray]:

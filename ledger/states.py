@@ -131,6 +131,7 @@ class NotificationKind(StrEnum):
     SESSION_LAST_CALL = "session.last_call"
     SESSION_ENDED = "session.ended"
     BUDGET_THRESHOLD = "budget.threshold"
+    SESSION_INTERRUPTED = "session.interrupted"
     STRAY_FOUND = "stray.found"
     OPERATOR_PAGE = "operator.page"
     REPLY = "reply"

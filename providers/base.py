@@ -15,6 +15,9 @@ from typing import Protocol, runtime_checkable
 from ledger.values import Absence, GpuConstraint, Grant
 from providers.pacing import Pace
 
+#: Seconds after which a boot is given up where neither the cloud nor the setting says otherwise.
+BOOT_DEADLINE_S = 900
+
 
 class Stock(StrEnum):
     HIGH = "high"
@@ -73,9 +76,9 @@ class Capabilities:
     billing: BillingRule = field(default_factory=BillingRule)
     #: Longest time between a create and its first appearance in `list()` that was observed or documented.
     visibility_lag_s: int = 30
-    #: Typical seconds from create to reachable, and the time after which we give up.
+    #: Typical seconds from create to reachable, and the time after which we give up; None: the setting's.
     boot_expected_s: int = 120
-    boot_deadline_s: int = 900
+    boot_deadline_s: int | None = None
     #: Longest instance name and the characters allowed in it besides letters and digits.
     name_max: int = 191
     name_extra_chars: str = "-_"

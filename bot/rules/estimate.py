@@ -30,7 +30,7 @@ from bot.rules.spend import MICRO_USD, MOST_USD_H, bad_price
 from bot.rules.throughput import RunHours
 from bot.rules.wording import hours as say_hours
 from ledger.values import JobRequest
-from providers.base import BillingRule, BillingStart, Capabilities, Offer
+from providers.base import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities, Offer
 
 HOUR_S = Decimal(3600)
 MONTH_H = Decimal(730)
@@ -199,7 +199,7 @@ def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boo
 
 
 def _boot_worst_s(capabilities: Capabilities) -> int:
-    return max(capabilities.boot_deadline_s, capabilities.boot_expected_s)
+    return max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, capabilities.boot_expected_s)
 
 
 def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:

@@ -10,9 +10,10 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from bot.rules.bounds import is_person, problems
+from bot.rules.bounds import LONGEST_S, is_person, problems
 from bot.rules.budget import problem as budget_problem
 from ledger.values import AbsenceRule
+from providers.base import BOOT_DEADLINE_S
 
 
 def _frozen(**items: Any) -> Mapping[str, Any]:
@@ -125,7 +126,10 @@ class Policy:
         default=True, metadata=_doc("After a definite no, the next option of the same message is tried inside the cap.")
     )
     replacements: int = field(
-        default=1, metadata=_doc("How many lost instances one approval replaces from its remaining cap and hours.")
+        default=1,
+        metadata=_doc(
+            "How many lost instances one approval replaces from its remaining cap and hours, booting or in use."
+        ),
     )
     warn_before_end_s: tuple[int, ...] = field(
         default=(3600, 1800, 600, 120),
@@ -302,8 +306,17 @@ class Timing:
         default=30.0, metadata=_doc("Time between the two sightings after which a stray is ended.", floor=30)
     )
     boot_deadline_s: float = field(
-        default=900.0,
-        metadata=_doc("An instance not ready by then is ended; a cloud may say longer.", floor=300),
+        default=float(BOOT_DEADLINE_S),
+        metadata=_doc(
+            "An instance not ready by then is ended, where its cloud has no such time of its own.", floor=300
+        ),
+    )
+    broken_grace_s: float = field(
+        default=600.0,
+        metadata=_doc(
+            "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then.",
+            floor=120,
+        ),
     )
     create_timeout_s: float = field(
         default=120.0,
@@ -347,7 +360,7 @@ class Timing:
         return AbsenceRule(count=self.absence_count, apart=apart, over=over)
 
     def validated(self, *, practice: bool = False) -> Timing:
-        """This timing, or ValueError when a value is below its floor. A practice workspace only needs them above 0."""
+        """This timing, or ValueError when a value is out of bounds. A practice workspace only needs them above 0."""
         for item in fields(self):
             # Written as `not above`, so that a NaN is refused as well.
             value, floor = getattr(self, item.name), item.metadata["floor"]
@@ -357,4 +370,6 @@ class Timing:
                 raise ValueError(
                     f"{item.name} is {value:g}, but {floor:g} is the least that is safe outside a practice workspace."
                 )
+            if not value <= LONGEST_S:
+                raise ValueError(f"{item.name} is {value:g}, but must be at most {LONGEST_S}, a year in seconds.")
         return self

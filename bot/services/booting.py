@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.wording import hours as say_hours
-from bot.services.asking import show_again
 from bot.services.context import Context
-from bot.services.settling import end_instance
-from ledger.models import Instance, Request, Session
+from bot.services.settling import end_announced
+from ledger.models import Instance, Session
 from ledger.moves import StaleMove, move
 from ledger.states import InstanceState, SessionState
 from ledger.values import SYSTEM
@@ -43,8 +42,7 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         problem = None if again else _problem(ctx, row, item, now)
         if problem is None:
             return False
-        await end_instance(tx, row, problem[0], problem[1], now, SYSTEM)
-        await show_again(tx, await tx.get_one(Request, row.request_id), now)
+        await end_announced(tx, row, problem[0], problem[1], now)
         return True
 
 
@@ -56,7 +54,7 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:
         return None  # Ordering its end ends nothing: it waits in its queue until it runs or its timeout is over.
-    patience_s = min(ctx.timing.boot_deadline_s, capabilities.boot_deadline_s)
+    patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
     if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
         spent = say_hours(Decimal(int(patience_s)) / 3600)
         return "boot_timeout", f"The instance was not reachable within {spent}, so it is ended."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -12,11 +11,11 @@ from bot.rules.wording import usd
 from bot.services import warning
 from bot.services.context import Context
 from bot.services.ending import end_session
+from bot.services.paging import alone
 from ledger.claims import Claim, claim, release
 from ledger.locks import lock_family
 from ledger.lookups import billed_since, instances_of_session
 from ledger.models import GrantRow, Session
-from ledger.moves import StaleMove
 from ledger.states import SessionState
 from ledger.values import Actor, ActorKind, GrantKind
 from ledger.writes import Tx
@@ -28,8 +27,6 @@ GRACE = timedelta(seconds=5)
 #: This long after a warning it is asked whether it was shown; if not, the fallback contacts are told.
 ANSWER = timedelta(seconds=30)
 
-log = logging.getLogger(__name__)
-
 
 async def deadlines_due(ctx: Context) -> int:
     """Warn before the approved end, and enforce it. Slack being down keeps nothing alive and ends nothing early."""
@@ -38,15 +35,16 @@ async def deadlines_due(ctx: Context) -> int:
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Session, now=now, states=states, limit=BATCH, lease=lease)
     for one in held:
-        try:
-            async with ctx.db.write() as tx:
-                await _deadline(ctx, tx, one, now)
-        except StaleMove:
-            log.info("session %s was ended by somebody else", one.row_id)
+        await alone(ctx, one.row_id, "the deadline", _one(ctx, one, now), None)
     if held:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
     return len(held)
+
+
+async def _one(ctx: Context, held: Claim, now: datetime) -> None:
+    async with ctx.db.write() as tx:
+        await _deadline(ctx, tx, held, now)
 
 
 async def why_it_ends(tx: Tx, session: Session) -> str:

@@ -19,6 +19,7 @@ from bot.rules.ranking import RankedOption
 from bot.rules.spend import price_cap
 from bot.services.plan_text import body
 from bot.services.planning import Planned
+from providers.base import BOOT_DEADLINE_S
 
 VERSION: Literal["1"] = "1"
 _FENCE = "---\n"
@@ -305,7 +306,7 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
         max_hours_without_override=policy.max_hours,
         needs_override=needed.needs_override,
         warn_before_end_s=max(policy.warn_before_end_s, default=0),
-        boot_deadline_s=able.boot_deadline_s,
+        boot_deadline_s=able.boot_deadline_s or BOOT_DEADLINE_S,
         billed_from=able.billing.starts.value,
         billing_quantum_s=able.billing.quantum_s,
         billing_minimum_s=able.billing.minimum_s,

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from bot.services import asking, recovery, warning
+from bot.services import asking, interrupting, recovery, warning
 from bot.services.context import Context
+from bot.services.paging import alone, page_in
 from bot.services.settling import end_instance, settle
 from ledger.claims import Claim, claim, release
 from ledger.events import announce
@@ -20,7 +21,6 @@ from ledger.writes import Tx
 from providers.errors import ProviderError, Unsupported
 
 BATCH = 16
-OPERATORS = "channel:operators"
 ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ async def terminate_due(ctx: Context) -> int:
     held = await claim(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
     )
-    await asyncio.gather(*(_terminate(ctx, one) for one in held))
+    await asyncio.gather(*(alone(ctx, one.row_id, "the end", _terminate(ctx, one), None) for one in held))
     if held:
         ctx.hints.sweep.set()
     return len(held)
@@ -73,10 +73,12 @@ async def terminate_due(ctx: Context) -> int:
 async def _terminate(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
-        recovering = await recovery.is_on(tx)
-    if recovering:
+        now = ctx.clock.now()
+        held_until = now + recovery.HOLD if await recovery.is_on(tx) else await interrupting.told_by(tx, row, now)
+    if held_until is not None:
         async with ctx.db.write() as tx:
-            await release(tx, Instance, held, due_at=ctx.clock.now() + recovery.HOLD)
+            await release(tx, Instance, held, due_at=held_until)
+        ctx.hints.outbox.set()
         return
     acked_at, problem = row.terminate_acked_at, ""
     try:
@@ -100,7 +102,7 @@ async def _terminate(ctx: Context, held: Claim) -> None:
     async with ctx.db.write() as tx:
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), terminate_acked_at=acked_at)
         if waiting_s > ctx.timing.terminate_page_s:
-            await _page(tx, row, problem or "the cloud accepted the order but still lists it", now)
+            await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:
@@ -118,18 +120,6 @@ async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) 
     ctx.hints.outbox.set()
 
 
-async def page(ctx: Context, subject: str, sentence: str) -> None:
-    """Tell the operators. One message per subject, updated, so that nothing pages twice for one thing."""
-    async with ctx.db.write() as tx:
-        await _announce_page(tx, subject, sentence, ctx.clock.now())
-    ctx.hints.outbox.set()
-
-
-async def _page(tx: Tx, row: Instance, problem: str, now: datetime) -> None:
+async def _page(ctx: Context, tx: Tx, row: Instance, problem: str, now: datetime) -> None:
     sentence = f"{row.cloud} does not end {row.name} ({row.ref}): {problem}. It is tried again until it is gone."
-    await _announce_page(tx, row.id, sentence, now)
-
-
-async def _announce_page(tx: Tx, subject: str, sentence: str, now: datetime) -> None:
-    body = {"text": sentence}
-    await announce(tx, at=now, kind=NotificationKind.OPERATOR_PAGE, subject=subject, destination=OPERATORS, body=body)
+    await page_in(ctx, tx, row.id, sentence, now)

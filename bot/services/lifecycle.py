@@ -18,8 +18,8 @@ from bot.rules.spend import RequoteOutcome, requote
 from bot.services import asking, recovery
 from bot.services.checks import refusal
 from bot.services.context import Context
-from bot.services.ending import page
 from bot.services.offers import offer_from_json, offer_to_json
+from bot.services.paging import alone, page, page_in
 from bot.services.placing import try_next
 from bot.services.settling import adopt, settle
 from ledger.claims import Claim, claim, release
@@ -62,7 +62,7 @@ async def send_due(ctx: Context) -> int:
     states = {InstanceState.READY, InstanceState.SENDING}
     lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
-    await asyncio.gather(*(_send(ctx, one) for one in held))
+    await asyncio.gather(*(alone(ctx, one.row_id, "the create", _send(ctx, one), None) for one in held))
     return len(held)
 
 
@@ -280,7 +280,7 @@ async def resolve_due(ctx: Context) -> int:
     """Search for the labels of unclear creates: adopt what is found, and after the quarantine W give up."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.UNKNOWN}, limit=BATCH, lease=lease)
-    await asyncio.gather(*(_resolve(ctx, one) for one in held))
+    await asyncio.gather(*(alone(ctx, one.row_id, "the search", _resolve(ctx, one), None) for one in held))
     return len(held)
 
 
@@ -300,18 +300,21 @@ async def _resolve(ctx: Context, held: Claim) -> None:
         found = await provider.find(instance.label)
     except ProviderError as error:
         log.warning("the label of %s could not be searched for: %s", instance.id, error.code)
+        now = ctx.clock.now()
         async with ctx.db.write() as tx:
-            await release(tx, Instance, held, due_at=ctx.clock.now() + again)
+            await release(tx, Instance, held, due_at=now + again)
+            if _patience_over(ctx, provider, instance, now):
+                sentence = f"{UNCLEAR} It cannot be searched for either: {error.message}. It is tried until it can."
+                await page_in(ctx, tx, instance.id, f"{instance.name}: {sentence}", now)
+        ctx.hints.outbox.set()
         return
     now = ctx.clock.now()
-    waited = now - (instance.sent_at or instance.created_at)
-    patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
     try:
         async with ctx.db.write() as tx:
             if not isinstance(found, NotSeen) and found:
                 # Further finds are duplicates; the sweep sees them by the same label and ends them.
                 await adopt(ctx, tx, instance.id, found[0], now)
-            elif waited >= patience:
+            elif _patience_over(ctx, provider, instance, now):
                 await give_up(ctx, tx, instance, now)
             else:
                 await release(tx, Instance, held, due_at=now + again)
@@ -320,6 +323,13 @@ async def _resolve(ctx: Context, held: Claim) -> None:
     ctx.hints.outbox.set()
     ctx.hints.requests.set()
     ctx.hints.sweep.set()
+
+
+def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
+    """Whether an unclear create has been searched for as long as its cloud's W says."""
+    again = timedelta(seconds=ctx.timing.label_search_s)
+    patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
+    return now - (instance.sent_at or instance.created_at) >= patience
 
 
 async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:

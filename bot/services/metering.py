@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billed import Billed, look
 from bot.rules.metering import pieces, so_far
 from bot.services.context import Context
+from bot.services.paging import alone
 from ledger.lookups import billable_instances
 from ledger.models import Instance, Stray
 from ledger.reads import SessionView
@@ -16,6 +19,8 @@ from providers.base import BillingRule, ObservedInstance
 
 #: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
 BLIND_SWEEPS = 10
+
+log = logging.getLogger(__name__)
 
 
 async def accrue_due(ctx: Context) -> int:
@@ -26,6 +31,16 @@ async def accrue_due(ctx: Context) -> int:
     due = [row for row in rows if _has_news(row, now)]
     if not due:
         return 0
+    try:
+        return await _accrue_together(ctx, due, now)
+    except Exception:
+        # One row that cannot be booked must not keep the others from it.
+        log.exception("the accruals failed together and are booked one by one")
+        steps = [alone(ctx, row.id, "the accrual", _accrue_together(ctx, [row], now), 0) for row in due]
+        return sum([await step for step in steps])
+
+
+async def _accrue_together(ctx: Context, due: Sequence[Instance], now: datetime) -> int:
     async with ctx.db.write() as tx:
         return sum([await accrue(ctx, tx, row, _billed_until(row, now), final=False) for row in due])
 

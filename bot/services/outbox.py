@@ -7,6 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.services.context import Context
+from bot.services.interrupting import heard
 from bot.services.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.claims import Claim, claim, release
 from ledger.models import Notification
@@ -43,6 +44,9 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
         await notification_sent(
             tx, held, version=notification.version, channel=shown.channel, ts=shown.ts, at=ctx.clock.now()
         )
+        due = await heard(tx, notification, ctx.clock.now())
+    if due:
+        ctx.hints.instances.set()
 
 
 async def _failed(ctx: Context, held: Claim, notification: Notification, error: DeliveryFailed) -> None:
@@ -52,8 +56,12 @@ async def _failed(ctx: Context, held: Claim, notification: Notification, error: 
         if error.permanent:
             log.warning("notification %s cannot be shown: %s", notification.id, error)
             await notification_dead(tx, held, version=notification.version, error=str(error))
-            return
-        await release(tx, Notification, held, due_at=_next_try(ctx, now, tries, error), tries=tries, error=str(error))
+        else:
+            due_at = _next_try(ctx, now, tries, error)
+            await release(tx, Notification, held, due_at=due_at, tries=tries, error=str(error))
+        due = await heard(tx, notification, now)
+    if due:
+        ctx.hints.instances.set()
 
 
 def _next_try(ctx: Context, now: datetime, tries: int, error: DeliveryFailed) -> datetime:

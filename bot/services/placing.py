@@ -48,7 +48,11 @@ async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
     if last.outcome_code in NEVER_REPLACED or remaining <= 0 or session.deadline is None or session.deadline <= now:
         return False
     option, _ = await _choose(ctx, tx, used)
-    if option is None or option.expected_usd > remaining:
+    if option is None:
+        return False
+    # Of a run that was under way only the rest is to be paid.
+    rest_usd = option.price_usd_h * Decimal(str((session.deadline - now) / timedelta(hours=1)))
+    if min(option.expected_usd, rest_usd) > remaining:
         return False
     seq, _ = await next_numbers(tx, request.id, GrantKind.REPLACE)
     approval = await tx.get_one(Approval, used.approval_id)

@@ -24,7 +24,7 @@ HOLD = timedelta(seconds=30)
 
 
 async def is_on(tx: Tx) -> bool:
-    """Whether an instance waits for an operator's word."""
+    """Whether an instance that the ledger does not know waits for an operator's word."""
     return bool(await waiting_strays(tx))
 
 
@@ -34,10 +34,10 @@ async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destin
     subject, kind = f"{stray.id}/{number}", NotificationKind.OPERATOR_PAGE
     if number < 1 or await notification_of(tx, kind, subject, destination) is not None:
         return
-    sentence = (
-        f"{stray.cloud} instance {stray.ref} carries our label and has no row here. While it waits, nothing is bought "
-        f"and nothing is ended. End it there, or with gpu-shopper strays condemn {stray.id}."
-    )
+    what = "carries our label and has no row here. While it waits, nothing is bought and nothing is ended."
+    if stray.instance_id is not None:
+        what = "had been taken for lost and is listed again, and it costs. Ask its owner whether it is needed."
+    sentence = f"{stray.cloud} instance {stray.ref} {what} End it there, or with gpu-shopper strays condemn {stray.id}."
     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
 
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.billed import bills_gpu
 from bot.rules.spend import billed_rate
-from bot.services import asking, warning
+from bot.services import asking, interrupting, warning
 from bot.services.context import Context
 from bot.services.metering import accrue
 from bot.services.placing import replace
@@ -90,7 +90,7 @@ async def check_rate(tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInsta
     """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
-        await end_instance(tx, row, verdict.code, verdict.sentence, now, SYSTEM)
+        await end_announced(tx, row, verdict.code, verdict.sentence, now)
     if seen.price_usd_h is not None and seen.price_usd_h > 0:
         if seen.price_usd_h != row.price_usd_h:
             await amend(tx, Instance, row.id, price_usd_h=seen.price_usd_h)
@@ -139,6 +139,12 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
     )
 
 
+async def end_announced(tx: Tx, row: Instance, code: str, sentence: str, now: datetime) -> None:
+    """Order the end of an instance that nobody asked to end. Its people are told before the cloud is."""
+    await end_instance(tx, row, code, sentence, now, SYSTEM)
+    await interrupting.tell(tx, row, now)
+
+
 async def gone(
     ctx: Context,
     tx: Tx,
@@ -176,6 +182,8 @@ async def gone(
             "claim_until": None,
         },
     )
+    if code == "lost":
+        await interrupting.tell(tx, row, now)
     await settle(ctx, tx, row.session_id, now)
 
 
@@ -191,6 +199,8 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await asking.release(tx, grant, now, spent_usd=spent)
     if session.state is SessionState.TERMINATING:
         await _terminated(tx, session, now, session.end_code, session.end_reason)
+    elif session.state is SessionState.RUNNING and session.deadline is not None and now < session.deadline:
+        await _replace_or_ask(ctx, tx, session, now)
     elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
         last = (await instances_of_session(tx, session_id))[-1]
         ended = {"end_code": last.outcome_code, "end_reason": last.outcome}
@@ -210,9 +220,10 @@ async def _terminated(tx: Tx, session: Session, now: datetime, code: str, senten
 
 
 async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """The instance failed before it was ready and is gone."""
+    """The instance failed within the approved time and is gone: the approval's next one, or the people again."""
     last = (await instances_of_session(tx, session.id))[-1]
-    await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome)
+    again = {"ready_at": None}
+    await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome, values=again)
     if session.replacements_left > 0 and await replace(ctx, tx, session.id, now):
         await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
         ctx.hints.instances.set()

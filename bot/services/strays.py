@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.breaker import trips
 from bot.rules.labels import LabelKind, LabelReading
-from bot.services import recovery
+from bot.services import interrupting, recovery
 from bot.services.context import Context
-from bot.services.ending import OPERATORS, page
 from bot.services.metering import accrue_stray
+from bot.services.paging import OPERATORS, alone, page
+from ledger.ends import approved_ends
 from ledger.events import announce, record
 from ledger.lookups import instances_by_label, open_strays
 from ledger.models import Instance, Stray
-from ledger.moves import StaleMove, move
-from ledger.states import OPEN_INSTANCE, NotificationKind, StrayState
+from ledger.moves import move
+from ledger.states import OPEN_INSTANCE, InstanceState, NotificationKind, StrayState
 from ledger.values import SYSTEM, Absence, ProofOfEnd, new_id
 from ledger.writes import Tx, add_stray, amend
 from providers.base import InstanceStatus, Listing, ObservedInstance, Provider
@@ -26,6 +28,9 @@ from providers.errors import ProviderError
 
 DUPLICATE = "A second instance of one create; the first one is kept."
 LATE = "It showed up after its create had been given up."
+AGAIN = "Its end was ordered and had been proved, and it is listed again."
+RETURNED = "It had been taken for lost and is listed again. It is kept until its approved end, or an operator ends it."
+OVERDUE = "It had been taken for lost, is listed again, and nothing that was approved holds it any more."
 ROWLESS = "It carries a valid label of this deployment but has no row here."
 
 log = logging.getLogger(__name__)
@@ -33,15 +38,35 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Find:
+    """`returned` says that it is what a row holds as lost; `wanted`, that its approved time still runs."""
+
     item: ObservedInstance
     reading: LabelReading
     row: Instance | None
+    returned: bool = False
+    wanted: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is kept for an operator's word."""
+        return self.row is None or (self.returned and self.wanted)
+
+    @property
+    def reason(self) -> str:
+        """What people read about it."""
+        if self.row is None:
+            return ROWLESS
+        if self.row.state in OPEN_INSTANCE:
+            return DUPLICATE
+        if self.returned:
+            return RETURNED if self.wanted else OVERDUE
+        return AGAIN if self.row.ref == self.item.ref else LATE
 
 
 async def note_strays(ctx: Context, provider: Provider, listing: Listing, running: int) -> bool:
     """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is."""
     async with ctx.db.read() as tx:
-        finds = await _finds(ctx, tx, listing)
+        finds = await _finds(ctx, tx, listing, ctx.clock.now())
         known = {stray.ref: stray for stray in await open_strays(tx, listing.cloud, listing.account)}
         recovering = await recovery.is_on(tx)
     if not finds and not known:
@@ -56,22 +81,29 @@ async def note_strays(ctx: Context, provider: Provider, listing: Listing, runnin
     steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
     steps += [_missing(ctx, provider, stray, listing, now) for stray in known.values() if stray.ref not in seen]
     for step in steps:
-        try:
-            await step
-        except StaleMove:
-            log.info("a stray of %s was moved by somebody else", listing.cloud)
+        await alone(ctx, f"{listing.cloud}/strays", "the look", step, None)
     if provider.capabilities.terminate:
         await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
     return True
 
 
-async def _finds(ctx: Context, tx: Tx, listing: Listing) -> list[_Find]:
+async def _finds(ctx: Context, tx: Tx, listing: Listing, now: datetime) -> list[_Find]:
     """Listed instances whose label is ours while no open row holds exactly this instance."""
     read = [(item, ctx.labels.read(item.name)) for item in listing.items]
     ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
     rows = await instances_by_label(tx, [reading.label for _, reading in ours])
     finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
-    return [find for find in finds if _is_stray(find, listing)]
+    strays = [find for find in finds if _is_stray(find, listing)]
+    ends = await approved_ends(tx, [find.row.id for find in strays if find.row is not None])
+    return [_judged(find, ends, now) for find in strays]
+
+
+def _judged(find: _Find, ends: Mapping[str, datetime], now: datetime) -> _Find:
+    """What was lost without anybody's order is still its people's, until what was approved for it is over."""
+    row = find.row
+    if row is None or row.state is not InstanceState.GONE or row.ref != find.item.ref or row.terminate_asked_at:
+        return find
+    return replace(find, returned=True, wanted=row.id in ends and now < ends[row.id])
 
 
 def _is_stray(find: _Find, listing: Listing) -> bool:
@@ -87,10 +119,13 @@ def _is_stray(find: _Find, listing: Listing) -> bool:
 
 
 def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
-    """Two sightings far enough apart condemn what has a row; what has none is ended on an operator's word alone."""
+    """Two sightings far enough apart condemn what has a row.
+
+    What has none, and what its people may still be using, is ended on an operator's word alone.
+    """
     if stray is None:
         return False
-    if find.row is None:
+    if find.waits:
         return stray.state is StrayState.CONDEMNED
     return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
 
@@ -98,21 +133,21 @@ def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime,
 async def _sighted(
     ctx: Context, find: _Find, stray: Stray | None, listing: Listing, now: datetime, *, condemn: bool
 ) -> None:
-    reason = ROWLESS if find.row is None else (DUPLICATE if find.row.state in OPEN_INSTANCE else LATE)
     async with ctx.db.write() as tx:
         if stray is None:
-            await _first_sighting(tx, find, listing, reason, now)
+            await _first_sighting(tx, find, listing, now)
             return
         await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
         if stray.state is StrayState.QUARANTINED:
             await recovery.page_again(tx, stray, ctx.timing.recovery_page_s, now, OPERATORS)
-        if condemn and stray.state is StrayState.SEEN:
-            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=reason)
+        if condemn and stray.state is not StrayState.CONDEMNED:
+            await amend(tx, Stray, stray.id, reason=find.reason)
+            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
 
 
-async def _first_sighting(tx: Tx, find: _Find, listing: Listing, reason: str, now: datetime) -> None:
-    item = find.item
-    state = StrayState.QUARANTINED if find.row is None else StrayState.SEEN
+async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
+    item, reason = find.item, find.reason
+    state = StrayState.QUARANTINED if find.waits else StrayState.SEEN
     stray_id = new_id("str", now)
     new = await add_stray(
         tx,
@@ -133,8 +168,10 @@ async def _first_sighting(tx: Tx, find: _Find, listing: Listing, reason: str, no
     if not new:
         return
     record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
-    if find.row is None:
+    if find.waits:
         await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
+    if find.waits and find.row is not None:
+        await interrupting.tell(tx, find.row, now)
 
 
 def _unbooked_from(find: _Find) -> datetime | None:

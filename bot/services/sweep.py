@@ -14,15 +14,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.breaker import trips
+from bot.rules.trouble import trouble
 from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
-from bot.services.ending import page
 from bot.services.metering import billed_time
+from bot.services.paging import alone, page
 from bot.services.runs import close_run
 from bot.services.settling import adopt, check_rate, gone
 from bot.services.strays import note_strays
 from bot.services.switching import follow
+from bot.services.watching import still_there, watch
 from ledger.lookups import open_instances
 from ledger.models import GrantRow, Instance, Request
 from ledger.moves import StaleMove
@@ -65,7 +67,10 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     if problem:
         await page(ctx, f"breaker/{cloud}", f"{cloud}: {problem}")
         rows = [row for row in rows if row not in vanished]
-    steps = await asyncio.gather(*(_step(ctx, provider, row, seen.get(row.id), listing) for row in rows))
+    followed = (_step(ctx, provider, row, seen.get(row.id), listing) for row in rows)
+    steps = await asyncio.gather(
+        *(alone(ctx, row.id, "the look", step, False) for row, step in zip(rows, followed, strict=True))
+    )
     strays = await note_strays(ctx, provider, listing, len(running))
     if any(steps) or strays:
         ctx.hints.outbox.set()
@@ -127,6 +132,12 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
     rule = ctx.timing.absence_rule
     proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=row.heartbeat_at)
+    if proof is not None and row.state in RUNNING_STATES:
+        there = await still_there(ctx, provider, row)
+        if there:
+            await page(ctx, f"{row.id}/missing", f"{row.cloud} does not list {row.name} ({row.ref}), but {there}.")
+            async with ctx.db.write() as tx:
+                return await amend(tx, Instance, row.id, version=row.version, absent_at=[])
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
@@ -159,9 +170,11 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
                     return True
     if await follow(ctx, row, item):
         return True
-    if row.state is InstanceState.LIVE and row.reachable_at is None:
+    if row.state is not InstanceState.LIVE:
+        return bool(changes)
+    if row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)
-    return bool(changes)
+    return await watch(ctx, row, item, now) or bool(changes)
 
 
 def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, Any]:
@@ -174,6 +187,9 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     }
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
+    used = row.state is InstanceState.LIVE and row.reachable_at is not None and row.wanted is None
+    wrong = used and trouble(item.status, spot=bool(row.offer.get("spot")))
+    seen["trouble_at"] = (row.trouble_at or at) if wrong else None
     seen |= billed_time(row, item, rule, at)
     if item.price_usd_h is not None and item.price_usd_h > row.price_usd_h and item.status is InstanceStatus.RUNNING:
         seen["price_usd_h"] = item.price_usd_h

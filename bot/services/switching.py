@@ -10,7 +10,7 @@ from bot.rules.switching import Order, judge
 from bot.services import access, asking, recovery
 from bot.services.commands import Reply, Switch
 from bot.services.context import Context
-from bot.services.ending import page
+from bot.services.paging import page
 from ledger.claims import Claim, claim, release
 from ledger.events import announce, record
 from ledger.locks import lock_family

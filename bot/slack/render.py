@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.trouble import given_up_at
 from bot.services import deadlines, extending
 from bot.services.context import Context
 from bot.services.metering import cost_now
 from bot.slack.blocks import ending as ending_message
-from bot.slack.blocks import operators, owner
+from bot.slack.blocks import interrupted, operators, owner
 from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
+from ledger.ends import returned_stray
 from ledger.lookups import extension_caps, message_of, waiting_extensions
-from ledger.models import Notification, Stray
+from ledger.models import Instance, Notification, Session, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
 from ledger.values import Actor, ActorKind
@@ -158,6 +160,25 @@ async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notificati
     return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view)), row.destination)
 
 
+async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    session_id, _, instance_id = row.subject.partition("/")
+    async with ctx.db.read() as tx:
+        session, instance = await tx.get(Session, session_id), await tx.get(Instance, instance_id)
+        if session is None or instance is None:
+            raise LookupError(f"there is no instance {row.subject}")
+        view = await request_view(tx, session.request_id)
+        is_back = await returned_stray(tx, instance_id) is not None
+    owner_ref = Actor.from_ref(session.owner)
+    own = owner_ref.kind is ActorKind.SLACK and owner_ref.id == row.destination
+    if is_back:
+        message = interrupted.returned(session, instance, own=own)
+    else:
+        given_up = given_up_at(instance.trouble_at, ctx.timing.broken_grace_s) if instance.trouble_at else None
+        newest = view.instances[-1] if view.instances else None
+        message = interrupted.interrupted(view.request, session, instance, newest, given_up, own=own)
+    return Shown(message, row.destination) if own else await _in_thread(ctx, settings, row, view, message)
+
+
 async def _stray_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     async with ctx.db.read() as tx:
         stray = await tx.get(Stray, row.subject)
@@ -193,6 +214,7 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.SESSION_LAST_CALL: _session_last_call,
     NotificationKind.SESSION_ENDED: _session_ended,
     NotificationKind.BUDGET_THRESHOLD: _budget_threshold,
+    NotificationKind.SESSION_INTERRUPTED: _session_interrupted,
     NotificationKind.STRAY_FOUND: _stray_found,
     NotificationKind.OPERATOR_PAGE: _operator_page,
     NotificationKind.REPLY: _reply,

@@ -90,6 +90,8 @@ class Instance(Claimable, Base):
     storage_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The last look that showed it without its GPU being billed: it cannot have been billed before that.
     unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The first look that showed an instance which had been ready as not working; None while it works.
+    trouble_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: Times of complete listings of the right account without it; cleared when it is seen again.
     absent_at: Mapped[list[str]] = mapped_column(Json, default=list)

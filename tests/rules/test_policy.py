@@ -93,6 +93,13 @@ def test_every_number_of_the_policy_has_a_range() -> None:
     assert numbers <= set(RANGES)
 
 
+@pytest.mark.parametrize("practice", [False, True])
+@pytest.mark.parametrize("value", [1e14, float("inf")])
+def test_a_time_beyond_reason_is_refused(practice: bool, value: float) -> None:
+    with pytest.raises(ValueError, match=r"terminate_page_s is \S+, but must be at most"):
+        replace(Timing(), terminate_page_s=value).validated(practice=practice)
+
+
 def test_the_disk_is_at_least_the_minimum_of_the_workload() -> None:
     policy = Policy()
     assert policy.disk_gb("moe", None) == 64

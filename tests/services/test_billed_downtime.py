@@ -25,6 +25,7 @@ async def slow(db: Database, clock: SteppedClock) -> AsyncIterator[World]:
     """A service whose clouds take as long to boot as the real ones."""
     timing = replace(SandboxTiming.quick(), boot_s=120.0)
     async with checked_world(db, clock, sandbox=timing) as built:
+        built.tune(broken_grace_s=24 * HOUR_S)  # What is broken stays, so that its bill can be watched.
         yield built
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from bot.services import invariants, sessions
 from bot.services.commands import Terminate
-from bot.services.invariants import history, money, settled, spending, world
+from bot.services.invariants import history, money, settled, spending, told, world
 from ledger.audit import Books, read_books, values_of
 from ledger.db import Database
 from ledger.models import Event, Inbox, LedgerEntry, Stray
@@ -27,6 +27,7 @@ from ledger.states import (
     SessionState,
     StrayState,
 )
+from ledger.values import SYSTEM
 from providers.sandbox.engine import truth
 from tests.support.clock import START, SteppedClock
 from tests.support.databases import copy_sqlite
@@ -137,6 +138,42 @@ def test_a_stray_that_is_the_kept_instance_is_found(books: Made) -> None:
     assert _rules(world.check(wrong, real)) == {"healthy instances are not killed"}
     gone = dataclasses.replace(rows, strays=(_stray(rows, StrayState.GONE),))
     assert _rules(world.check(gone, real)) == {"closed means gone"}
+
+
+def _ordered(rows: Books, of: str, after: str) -> Books:
+    """The journal says that the service itself moved `of` there."""
+    event = copy.copy(values_of(rows.events[-1])) | {"id": f"evt_{after}", "subject": of, "after": after}
+    kind = "stray.moved" if after == StrayState.CONDEMNED else "instance.moved"
+    return dataclasses.replace(rows, events=(*rows.events, Event(**{**event, "kind": kind, "actor": SYSTEM.ref})))
+
+
+def test_what_was_lost_and_came_back_and_is_ended_by_nobodys_word_is_found(books: Made) -> None:
+    rows, _ = books
+    row = rows.instances[0]
+    row.state, row.outcome_code = InstanceState.GONE, "lost"
+    stray = _stray(rows, StrayState.CONDEMNED)
+    stray.instance_id = row.id
+    rows = dataclasses.replace(_ordered(rows, stray.id, StrayState.CONDEMNED), strays=(stray,))
+    assert _rules(told.check(rows, START)) == {"healthy instances are not killed", "nothing ends unannounced"}
+    rows.sessions[0].state, rows.sessions[0].end_code = SessionState.TERMINATED, "asked"
+    assert _rules(told.check(rows, START)) == {"nothing ends unannounced"}
+
+
+def test_an_end_that_nobody_was_told_of_is_found(books: Made) -> None:
+    rows, _ = books
+    row = rows.instances[0]
+    rows = _ordered(rows, row.id, InstanceState.TERMINATING)
+    assert _rules(told.check(rows, START)) == {"nothing ends unannounced"}
+    # What its session's own end took with it was told with that.
+    rows.sessions[0].state, rows.sessions[0].end_code, row.outcome_code = SessionState.TERMINATING, "asked", "asked"
+    assert told.check(rows, START) == []
+
+
+def test_a_create_that_stays_unclear_and_is_told_to_nobody_is_found(books: Made) -> None:
+    rows, _ = books
+    rows.instances[0].state = InstanceState.UNKNOWN
+    later = START + timedelta(hours=1)
+    assert _rules(told.check(rows, later)) == {"what stays unclear is told"}
 
 
 def test_an_end_without_a_reason_is_found(books: Made) -> None:

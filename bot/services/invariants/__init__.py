@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bot.services.invariants import history, money, settled, spending, world
+from bot.services.invariants import history, money, settled, spending, told, world
 from bot.services.invariants.world import Truth, Violation
 from ledger.audit import read_books
 from ledger.db import Database
@@ -32,6 +32,7 @@ async def check(
     """
     books = await read_books(db)
     found = [*history.check(books), *spending.check(books), *money.check(books)]
+    found += told.check(books, clock.now())
     found += [*world.no_secrets(books, secrets), *world.nothing_lost(books, acknowledged)]
     if truth is not None:
         found += world.check(books, truth)

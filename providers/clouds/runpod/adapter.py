@@ -53,7 +53,6 @@ CAPABILITIES = Capabilities(
     billing=BillingRule(quantum_s=1, minimum_s=0, starts=BillingStart.CREATE, storage_while_stopped=True),
     visibility_lag_s=30,
     boot_expected_s=120,
-    boot_deadline_s=900,
     name_max=191,
     rate_limits=RATE_LIMITS,
 )

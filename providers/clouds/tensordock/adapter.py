@@ -73,7 +73,6 @@ CAPABILITIES = Capabilities(
     # is looked for.
     visibility_lag_s=30,
     boot_expected_s=150,
-    boot_deadline_s=900,
     name_max=machines.NAME_MAX,
     name_extra_chars="-",
     rate_limits=RATE_LIMITS,

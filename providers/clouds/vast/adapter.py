@@ -67,7 +67,6 @@ CAPABILITIES = Capabilities(
     ),
     visibility_lag_s=30,
     boot_expected_s=180,
-    boot_deadline_s=900,
     # 256 are taken at the create; what people and other tools show is far shorter.
     name_max=60,
     rate_limits=RATE_LIMITS,

@@ -1,0 +1,39 @@
+"""What a status says about an instance that has been ready."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bot.rules.trouble import ended_sentence, given_up_at, trouble
+from providers.base import InstanceStatus
+
+
+@pytest.mark.parametrize(
+    ("status", "spot", "code"),
+    [
+        (InstanceStatus.RUNNING, False, None),
+        (InstanceStatus.TERMINATED, False, None),
+        (InstanceStatus.ERROR, False, "broken"),
+        (InstanceStatus.OFFLINE, True, "broken"),
+        (InstanceStatus.STOPPED, True, "outbid"),
+        (InstanceStatus.STOPPED, False, "stopped_there"),
+        (InstanceStatus.BOOTING, False, "restarting"),
+        (InstanceStatus.PENDING, False, "restarting"),
+    ],
+)
+def test_trouble(status: InstanceStatus, spot: bool, code: str | None) -> None:
+    found = trouble(status, spot=spot)
+    assert (found.code if found else None) == code
+    assert trouble(str(status), spot=spot) == found
+
+
+def test_it_is_given_up_after_the_grace_with_both_reasons() -> None:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    assert given_up_at(since, 600) == since + timedelta(minutes=10)
+    found = trouble(InstanceStatus.OFFLINE, spot=False)
+    assert found is not None
+    sentence = ended_sentence(found, "10 minutes")
+    assert "lost contact" in sentence
+    assert "within 10 minutes" in sentence
