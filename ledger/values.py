@@ -93,6 +93,11 @@ def new_id(prefix: str, at: datetime) -> str:
     return f"{prefix}_{base32((milliseconds << _LOW_BITS) + low, ID_LENGTH)}"
 
 
+def first_id(prefix: str, at: datetime) -> str:
+    """The least id of the millisecond `at`: every id that was made later is greater."""
+    return f"{prefix}_{base32(int(at.timestamp() * 1000) << _LOW_BITS, ID_LENGTH)}"
+
+
 def bare_id(identifier: str) -> str:
     """The 16 characters of an id without its prefix."""
     return identifier.rsplit("_", 1)[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -41,6 +42,8 @@ class Desk:
 
     ctx: Context
     settings: ApiSettings = field(default_factory=ApiSettings)
+    #: How many streams each key has open in this process.
+    streams: Counter[str] = field(default_factory=Counter)
 
 
 def desk_of(request: Request) -> Desk:

@@ -17,7 +17,8 @@ from bot.api.problems import broken, problem
 from bot.services.commands import Reply
 from bot.services.consumers import Principal, authenticate
 
-PREFIX = "/api/"
+#: What only callers with a key may ask for.
+GUARDED = ("/api/", "/metrics")
 LONGEST_HEADER = 512
 SERVER_ERROR = 500
 
@@ -36,7 +37,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class Gate:
-    """ASGI: lets a call pass to `app` with its principal, or answers it. Everything outside /api/ passes as it is."""
+    """ASGI: lets a call pass to `app` with its principal, or answers it. What is not guarded passes as it is."""
 
     def __init__(self, app: App, desk: Desk) -> None:
         self._app = app
@@ -51,7 +52,7 @@ class Gate:
             return
         watched = _Watched(send)
         try:
-            if scope["path"].startswith(PREFIX):
+            if scope["path"].startswith(GUARDED):
                 await self._api(scope, receive, watched)
             else:
                 await self._app(scope, receive, watched)

@@ -50,6 +50,7 @@ STATUS: dict[str, int] = {
     "quoting": 409,
     "stale": 409,
     "too_many_keys": 409,
+    "too_many_streams": 429,
     "too_many_open": 409,
     "rate_limited": 429,
     "no_clouds": 503,

@@ -18,6 +18,7 @@ class Scope(StrEnum):
     REQUESTS_WRITE = "requests:write"
     SESSIONS_READ = "sessions:read"
     SESSIONS_WRITE = "sessions:write"
+    METRICS_READ = "metrics:read"
     APPROVALS_WRITE = "approvals:write"
     ADMIN = "admin"
 
@@ -29,12 +30,13 @@ MEANING: dict[Scope, str] = {
     Scope.REQUESTS_WRITE: "ask for GPUs and cancel what was asked",
     Scope.SESSIONS_READ: "see sessions and how to connect",
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
+    Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
     Scope.APPROVALS_WRITE: "approve and reject; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",
 }
 #: Decisions belong to people, whoever holds the key.
 FOR_PEOPLE = frozenset({Scope.APPROVALS_WRITE, Scope.ADMIN})
-PLAIN = tuple(scope for scope in Scope if scope not in FOR_PEOPLE)
+PLAIN = tuple(scope for scope in Scope if scope not in FOR_PEOPLE and scope is not Scope.METRICS_READ)
 KEY_DAYS, MOST_KEY_DAYS = 90, 366
 #: A new key beside the old one, so that a rotation needs no moment without a key.
 ACTIVE_KEYS = 2

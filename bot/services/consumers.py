@@ -182,3 +182,12 @@ async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime
             await touch_key(tx, key.id, now)
     known = frozenset(Scope(name) for name in key.scopes if name in set(Scope))
     return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(behind.owner), known)
+
+
+async def works(db: Database, who: Principal, now: datetime) -> bool:
+    """Whether the key behind a principal still works: asked again while something long goes on."""
+    if not who.key_id:
+        return True
+    async with db.read() as tx:
+        found = await api_key(tx, who.key_id)
+    return found is not None and _state(found[0], now) == "active"

@@ -16,7 +16,7 @@ PATHS = [
     (method.upper(), path.removeprefix("/api/v1"))
     for path, methods in routes({}).openapi()["paths"].items()
     for method in methods
-    if path.startswith("/api/")
+    if path.startswith("/api/") and path != "/api/v1/events"  # A stream; its own test reads it.
 ]
 
 

@@ -16,7 +16,7 @@ ROUTES = [
     (method.upper(), path.removeprefix("/api/v1"), str(operation[SCOPE_FIELD]))
     for path, methods in routes({}).openapi()["paths"].items()
     for method, operation in methods.items()
-    if path.startswith("/api/")
+    if path.startswith("/api/") and path != "/api/v1/events"  # A stream; its own test reads it.
 ]
 #: A body that every check but the last one takes: what is asked for in it is refused, so that nothing changes.
 BODIES: dict[str, dict[str, Any]] = {

@@ -1,0 +1,157 @@
+"""What happens, as it happens: to whom it concerns, at least once, from where one stopped; and the figures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+from typing import Any
+
+import httpx
+
+from bot.api.app import build_api
+from bot.api.desk import ApiSettings, Desk
+from bot.rules.scopes import Scope
+from bot.services import consumers, following
+from bot.services.consumers import Principal, authenticate
+from bot.services.following import Following
+from ledger.audit import read_books
+from ledger.events import record
+from ledger.values import new_id
+from tests.api.door import ADA, Door, code_of
+from tests.support.serving import serving
+from tests.support.world import ALICE, BOB
+
+
+async def principal(door: Door, key: str) -> Principal:
+    who = await authenticate(door.w.ctx.db, door.w.ctx.labels, key, door.w.clock.now())
+    assert who is not None
+    return who
+
+
+async def begun(door: Door, key: str, after: str | None = None) -> Following:
+    stream = await following.begin(door.w.ctx, await principal(door, key), after)
+    assert isinstance(stream, Following)
+    return stream
+
+
+async def test_everybody_hears_of_their_own_once_and_in_order(door: Door) -> None:
+    w = door.w
+    atlas, hermes, root = (
+        await door.key("atlas"),
+        await door.key("hermes"),
+        await door.key("operator:root", scopes=("admin",)),
+    )
+    w.clock.advance(1)
+    streams = {key: await begun(door, key) for key in (atlas, hermes, root)}
+    mine = await door.asked(atlas, candidates=["vast"])
+    heard = [await streams[atlas].look(), await streams[atlas].look()]
+    assert [(one.kind, one.after) for one in heard[0]] == [("request.made", "quoting"), ("request.moved", "pending")]
+    assert heard[1] == []
+    assert (await w.decide(mine)).ok
+    await w.settle()
+    w.clock.advance(30)
+    more = await streams[atlas].look()
+    assert {"request.moved", "session.moved", "instance.moved"} <= {one.kind for one in more}
+    assert [one.id for one in more] == sorted(one.id for one in more)
+    assert await streams[hermes].look() == []
+    everything = [one.id for one in (await read_books(w.ctx.db)).events if one.kind != "api_key.created"]
+    assert [one.id for one in await streams[root].look()] == everything
+    # From where one stopped: what follows, and what belongs to the same seconds again.
+    resumed = await begun(door, atlas, heard[0][-1].id)
+    again = [one.id for one in await resumed.look()]
+    assert set(again) >= {one.id for one in more}
+    refused = await following.begin(w.ctx, await principal(door, atlas), "evt_0000000000000000")
+    assert getattr(refused, "code", "") == "unknown_event"
+    await w.end(mine, BOB)
+    await w.settle()
+
+
+async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
+    w, root = door.w, await door.key("operator:root", scopes=("admin",))
+    w.clock.advance(1)
+    stream = await begun(door, root)
+
+    async def happen(at_s: float, times: int = 1) -> None:
+        at = w.clock.now() + timedelta(seconds=at_s)
+        async with w.ctx.db.write() as tx:
+            for _ in range(times):
+                record(tx, at=at, actor=ALICE, subject=new_id("req", at), kind="request.made")
+
+    w.clock.advance(60)
+    await happen(0)
+    assert len(await stream.look()) == 1
+    await happen(-8)
+    late = await stream.look()
+    assert [one.at for one in late] == [w.clock.now() - timedelta(seconds=8)]
+    await happen(0, 450)
+    assert [len(await stream.look()) for _ in range(4)] == [200, 200, 50, 0]
+
+
+async def test_the_stream_over_http(sqlite_door: Door) -> None:
+    door, w = sqlite_door, sqlite_door.w
+    atlas = await door.key()
+    app = build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})
+    async with serving(app) as url, httpx.AsyncClient(base_url=url, trust_env=False) as http:
+        headers = {"Authorization": f"Bearer {atlas}"}
+        assert (await http.get("/api/v1/events")).status_code == 401
+        async with http.stream("GET", "/api/v1/events", headers=headers) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            lines = answer.aiter_lines()
+            assert await anext(lines) == ": connected"
+            reading = asyncio.create_task(_first(lines))
+            request_id = await door.asked(atlas)
+            while not reading.done():
+                w.clock.advance(1)
+                await asyncio.sleep(0)
+            told = reading.result()
+            assert (told["kind"], told["subject"], told["actor"]) == ("request.made", request_id, "consumer:atlas")
+            # A revoked key hears nothing more: its stream ends.
+            await consumers.revoke(w.ctx.db, atlas.split("_")[1], ADA, w.clock.now())
+            rest = asyncio.create_task(_rest(lines))
+            while not rest.done():
+                w.clock.advance(1)
+                await asyncio.sleep(0)
+            assert (await http.get("/api/v1/events", headers=headers)).status_code == 401
+
+
+async def _first(lines: Any) -> dict[str, Any]:
+    async for line in lines:
+        if line.startswith("data: "):
+            found: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            return found
+    raise AssertionError("the stream ended")
+
+
+async def _rest(lines: Any) -> list[str]:
+    return [line async for line in lines]
+
+
+async def test_a_key_has_so_many_streams(sqlite_door: Door) -> None:
+    door = sqlite_door
+    key = await door.key()
+    desk = Desk(door.w.ctx)
+    desk.streams[key.split("_")[1]] = 4
+    app = build_api(desk, {})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://bot") as http:
+        answer = await http.get("/api/v1/events", headers={"Authorization": f"Bearer {key}"})
+    assert (answer.status_code, code_of(answer)) == (429, "too_many_streams")
+
+
+async def test_the_figures(door: Door) -> None:
+    w = door.w
+    monitor = await door.key("prometheus", scopes=("metrics:read",))
+    assert Scope.METRICS_READ not in (await principal(door, await door.key("atlas"))).scopes
+    await w.running(candidates=("vast",))
+    await w.ask()
+    answer = await door.http.get("/metrics", headers={"Authorization": f"Bearer {monitor}"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    said = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
+    assert said['gpu_shopper_requests{state="quoting"}'] == "1"
+    assert said['gpu_shopper_sessions{state="running"}'] == "1"
+    assert said['gpu_shopper_instances{cloud="vast",state="live"}'] == "1"
+    assert float(said['gpu_shopper_usd_per_hour{cloud="vast"}']) > 0
+    assert (await door.http.get("/metrics")).status_code == 401
+    atlas = await door.key("hermes")
+    refused = await door.http.get("/metrics", headers={"Authorization": f"Bearer {atlas}"})
+    assert (refused.status_code, code_of(refused)) == (403, "scope_missing")
