@@ -186,3 +186,16 @@ async def test_a_narrow_window_keeps_everything_in_reach(page: Page, client: Asy
     await expect(page.get_by_role("heading", name="general", exact=True)).to_be_visible()
     overflow = await page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
     assert overflow is False
+
+
+async def test_an_uploaded_picture_is_drawn_in_its_message(page: Page, client: AsyncWebClient) -> None:
+    """One pixel of PNG: it is drawn only when the browser has fetched and decoded it."""
+    dot = bytes.fromhex(
+        "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000"
+        "050001a5f645400000000049454e44ae426082"
+    )
+    await client.files_upload_v2(channel="C0GPU", filename="chart.png", content=dot, title="Chart", alt_txt="Cost")
+    picture = page.get_by_role("img", name="Cost")
+    await expect(picture).to_be_visible()
+    await expect(picture).to_have_js_property("naturalWidth", 1)
+    await expect(page.get_by_role("link", name="Chart")).to_be_visible()
