@@ -65,6 +65,10 @@ class Capabilities:
     #: the timeout that it was made with ends it.
     terminate: bool = True
     ssh: bool = True
+    #: False where what runs has one image of the cloud's own, so that none can be asked for.
+    images: bool = True
+    #: The page on which people see an instance and what it left: parts of its id, split at `/`, fill the places.
+    page_url: str = ""
     #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.
     batch: bool = False
     #: Longest run of a batch cloud in seconds: one whose own timeout is not known is over after it.
@@ -193,6 +197,8 @@ class ObservedInstance:
     region: str | None = None
     machine_id: str | None = None
     spot: bool = False
+    #: False for a stopped instance whose GPU was given back, where stopped ones otherwise keep theirs.
+    holds_gpu: bool = True
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None

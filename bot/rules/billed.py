@@ -30,21 +30,27 @@ class Billed:
     unbilled_at: datetime | None = None
 
 
-def bills_gpu(status: InstanceStatus, rule: BillingRule) -> bool:
-    """Whether the cloud bills the GPU of an instance in this state."""
+def bills_gpu(status: InstanceStatus, rule: BillingRule, *, holds_gpu: bool = True) -> bool:
+    """Whether the cloud bills the GPU of an instance in this state; never one that was given back."""
     if status is InstanceStatus.STOPPED:
-        return rule.gpu_while_stopped
+        return rule.gpu_while_stopped and holds_gpu
     if status in _BROKEN:
         return rule.gpu_while_broken
     return status is InstanceStatus.RUNNING or rule.starts is BillingStart.CREATE
 
 
 def look(
-    before: Billed, status: InstanceStatus, started_at: datetime | None, rule: BillingRule, at: datetime
+    before: Billed,
+    status: InstanceStatus,
+    started_at: datetime | None,
+    rule: BillingRule,
+    at: datetime,
+    *,
+    holds_gpu: bool = True,
 ) -> Billed:
     """What a look at time `at` adds. `started_at` is when the cloud says that the current run began, if it does."""
     after = _storage(before, status, rule, at)
-    if not bills_gpu(status, rule):
+    if not bills_gpu(status, rule, holds_gpu=holds_gpu):
         paused_at = at if before.gpu_from is not None and before.gpu_until is None else before.gpu_until
         return replace(after, gpu_until=paused_at, unbilled_at=at)
     unseen = before.unbilled_at or at

@@ -28,6 +28,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "cloud": "{n} left out: not one of the clouds asked for.",
     "offer": "{n} left out: another offer was asked for.",
     "program": '{n} left out: that cloud runs one program and nothing else; say which, as in run="python train.py".',
+    "own_image": "{n} left out: that cloud has one image of its own, so none can be asked for; leave image= out.",
     "gpu": "{n} left out: not one of the GPUs asked for.",
     "gpu_blocked": "{n} left out: the policy blocks that GPU.",
     "image": "{n} left out: the image has no code for that GPU's compute capability; a newer image may have it.",

@@ -119,6 +119,8 @@ def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabil
         if known is None:
             return "cloud_unknown"
         found = reason(offer, job, policy, known.free, images[offer.cloud])
+        if found is None and job.image and not known.images:
+            return "own_image"
         return "program" if found is None and to_run and known.batch and not job.run else found
 
     prices = Prices.of(market)

@@ -64,7 +64,7 @@ def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: da
         row.storage_until,
         row.unbilled_at,
     )
-    after = look(before, item.status, item.started_at, rule, at)
+    after = look(before, item.status, item.started_at, rule, at, holds_gpu=item.holds_gpu)
     return {
         "billing_from": after.gpu_from,
         "billing_until": after.gpu_until,

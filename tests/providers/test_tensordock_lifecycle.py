@@ -266,7 +266,8 @@ async def test_a_stop_may_give_the_gpu_back(cloud: Served) -> None:
     await cloud.provider.stop(running.ref)
     cloud.step()
 
-    assert (await cloud.seen(running.ref)).status_text == "stoppeddisassociated"
+    seen = await cloud.seen(running.ref)
+    assert (seen.status_text, seen.holds_gpu) == ("stoppeddisassociated", False)
     gpu, storage = await rates(cloud, running.ref)
     assert (gpu, storage > 0) == (Decimal(0), True)
     await cloud.provider.start(running.ref)

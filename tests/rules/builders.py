@@ -24,7 +24,7 @@ CLOUDS = {
     "vast": capabilities(),
     "runpod": capabilities(billing=BillingRule(starts=BillingStart.CREATE)),
     "lambda": capabilities(billing=BillingRule(quantum_s=60, minimum_s=3600, starts=BillingStart.CREATE)),
-    "kaggle": capabilities(free=True),
+    "kaggle": capabilities(free=True, images=False),
 }
 
 

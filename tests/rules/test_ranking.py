@@ -71,6 +71,7 @@ def keys(found: Ranked) -> list[str]:
         ("capability", {"compute_capability": None}, job(min_capability=Decimal("9.0"))),
         ("available", {"available_for_s": 7 * 3600}, job(min_available_s=8 * 3600)),
         ("available", {"available_for_s": None}, job(min_available_s=60)),
+        ("own_image", {"cloud": "kaggle", "price_usd_h": Decimal(0)}, job(image="a/b:1")),
         ("stock", {"stock": Stock.NONE}, job()),
         ("too_short", {"available_for_s": 6 * 3600 - 1}, job()),
         ("budget", {}, job(budget_cap_usd=Decimal("2.40"))),

@@ -330,3 +330,17 @@ def test_a_run_that_nothing_can_end_has_no_ssh_and_no_button() -> None:
     unseen = replace(shown, instance=instance(_I.LIVE))
     assert "It cost nothing." in owner.ended(unseen, Decimal(0), KAGGLE).text
     assert "Running, as vast reports" in "\n".join(progress.lines(view(RequestState.APPROVED, running, row), None))
+
+
+@pytest.mark.parametrize(
+    ("ref", "said"),
+    [
+        ("ada/run-1/3", "What it left is at <https://www.kaggle.com/code/ada/run-1|its page>."),
+        ("ada/<x|y>/3", "<https://www.kaggle.com/code/ada/%3Cx%7Cy%3E|its page>"),
+        ("odd", "of the quota."),
+    ],
+)
+def test_the_end_of_a_run_names_the_page_of_what_it_left(ref: str, said: str) -> None:
+    row = instance(_I.GONE, ref=ref, billing_from=START, billing_until=START + timedelta(hours=1))
+    shown = SessionView(session(_S.TERMINATED), view(RequestState.APPROVED).request, row, None, Decimal(0), None)
+    assert said in owner.ended(shown, Decimal(0), replace(KAGGLE, page_url="https://www.kaggle.com/code/{0}/{1}")).text

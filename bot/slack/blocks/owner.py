@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from urllib.parse import quote
 
 from bot.rules.wording import hours, rate
 from bot.services.connecting import ssh_command
@@ -77,8 +78,20 @@ def ended(view: SessionView, cost_usd: Decimal, able: Capabilities | None = None
     if able is not None and able.free:
         cost = _free_hours(view.instance)
     text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"
+    text += _page(view.instance, able)
     at = [context(f"Ended {when(session.ended_at)} · session {code(short_id(session.id))}")] if session.ended_at else []
     return Message(text, (section(text), *at))
+
+
+def _page(row: Instance | None, able: Capabilities | None) -> str:
+    """Where people see what a run left, at clouds that have such a page."""
+    if able is None or not able.page_url or row is None or not row.ref:
+        return ""
+    parts = [quote(part, safe="") for part in row.ref.split("/")]
+    if len(parts) < able.page_url.count("{"):
+        return ""
+    where = able.page_url.format(*parts)
+    return f" What it left is at <{where}|its page>."
 
 
 def _free_hours(row: Instance | None) -> str:

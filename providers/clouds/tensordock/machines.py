@@ -24,6 +24,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PUBLIC_KEY = re.compile(r"\s*((?:ssh|ecdsa|sk)-[a-z0-9@.-]+\s+[A-Za-z0-9+/]+=*)(?:\s|\Z)", re.ASCII)
 _VM_IMAGE = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII)
 
+#: Stopped, and its GPU was given back: only the disk is paid for.
+_RELEASED = "stoppeddisassociated"
 #: Lower case, without `_`, `-` and blanks; both spellings of the API and those of its owner's other services.
 _WORDS: Mapping[str, InstanceStatus] = {
     "queued": InstanceStatus.PENDING,
@@ -32,8 +34,7 @@ _WORDS: Mapping[str, InstanceStatus] = {
     "running": InstanceStatus.RUNNING,
     # Its GPU is kept and paid for.
     "stopped": InstanceStatus.STOPPED,
-    # Its GPU was given back; the disk is paid for.
-    "stoppeddisassociated": InstanceStatus.STOPPED,
+    _RELEASED: InstanceStatus.STOPPED,
     "stopping": InstanceStatus.STOPPED,
     "outbid": InstanceStatus.STOPPED,
     "relocating": InstanceStatus.OFFLINE,
@@ -166,7 +167,8 @@ def observed(row: Any) -> ObservedInstance:
     if not isinstance(ref, str) or not ref or not isinstance(word, str):
         raise UnexpectedResponse(CLOUD, "TensorDock sent an instance without an id or a status")
     # A word nobody knows is neither ready nor dead: the boot deadline decides.
-    status = _WORDS.get(re.sub(r"[\s_-]", "", word.lower()), InstanceStatus.BOOTING)
+    known = re.sub(r"[\s_-]", "", word.lower())
+    status = _WORDS.get(known, InstanceStatus.BOOTING)
     gpu, count = _gpu(row)
     return ObservedInstance(
         cloud=CLOUD,
@@ -178,6 +180,7 @@ def observed(row: Any) -> ObservedInstance:
         gpu_count=count,
         price_usd_h=_first_number(row, "rateHourly", "price_per_hour", "rate_hourly"),
         ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
+        holds_gpu=known != _RELEASED,
         created_at=_time(row.get("created_at", row.get("createdAt"))),
     )
 
