@@ -27,6 +27,8 @@ def _lock_of(of: Any) -> Any:
 
 #: The key of PostgreSQL's advisory lock for the policy's own approvals; any number that nothing else here uses.
 _STANDING = 7_301
+#: The first of two keys for a person's own requests.
+_REQUESTER = 7_302
 #: The same for the budgets.
 _BUDGETS = 7_302
 
@@ -52,6 +54,12 @@ async def lock_budgets(tx: AsyncSession) -> None:
     """Let one transaction at a time take from the budgets, until it ends. Taken last, like `lock_standing`."""
     if may_lock(tx):
         await tx.execute(select(func.pg_advisory_xact_lock(_BUDGETS)))
+
+
+async def lock_requester(tx: AsyncSession, requester: str) -> None:
+    """Let one transaction at a time count and add a person's requests, until it ends. Taken before anything else."""
+    if may_lock(tx):
+        await tx.execute(select(func.pg_advisory_xact_lock(_REQUESTER, func.hashtext(requester))))
 
 
 async def lock_standing(tx: AsyncSession) -> None:

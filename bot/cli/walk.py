@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,7 +45,7 @@ class Transcript:
     def say(self, who: str, text: str) -> None:
         """One line; what the bot says is cut to one line too."""
         at = self.running.clock.monotonic() - self.started
-        line = " ".join(text.split())
+        line = html.unescape(" ".join(text.split()))
         self.out.print(f"{at:6.2f} s  {who:<16} {line[:WIDTH]}{'…' if len(line) > WIDTH else ''}", markup=False)
 
     def expect(self, holds: bool, sentence: str) -> None:

@@ -47,7 +47,6 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "max_hours_ever": Range(0, LONGEST_S / 3600, "720"),
         "price_tolerance": Range(1, 10, "1.10"),
         "request_ttl_s": _SECONDS,
-        "quote_ttl_s": _SECONDS,
         "remind_after_s": _SECONDS,
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
         "replacements": Range(0, 100, "1"),

@@ -32,6 +32,7 @@ from bot.rules.grammar_words import (
 )
 from bot.rules.job import JobArgs
 from bot.rules.policy import Policy
+from bot.rules.private_keys import looks_private
 from bot.rules.text import Token, UnclosedQuote, caret, clean, tokens
 from providers import known
 from providers.gpus import lookup
@@ -96,8 +97,7 @@ class _Wrong(Exception):
 def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
     """Read what somebody typed after `/gpu`. Nothing typed is `help`."""
     line = clean(text)
-    if "PRIVATE KEY" in line.upper():
-        # The line is not repeated: an answer may be seen by others, a private key by nobody.
+    if looks_private(line):  # It is not repeated: an answer may be seen by others, a private key by nobody.
         message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
         return GrammarError("key", 0, message, BY_NAME["key"].example, "key add …")
     sub = BY_NAME["provision"]

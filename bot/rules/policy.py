@@ -118,7 +118,6 @@ class Policy:
         default=Decimal("1.10"), metadata=_doc("An approval covers the quoted price per hour times this.")
     )
     request_ttl_s: int = field(default=7200, metadata=_doc("A request that nobody decides expires after this."))
-    quote_ttl_s: int = field(default=900, metadata=_doc("A quote older than this is quoted again before a create."))
     remind_after_s: int = field(
         default=900, metadata=_doc("First reminder of an undecided request; the pause doubles after each.")
     )

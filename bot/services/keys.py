@@ -9,6 +9,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
+from bot.rules.private_keys import looks_private, names_private_key
 from bot.services.commands import AddKey, Reply
 from bot.services.context import Context
 from ledger.events import record
@@ -30,18 +31,12 @@ class KeyRefused(ValueError):
         self.code = code
 
 
-def looks_private(text: str) -> bool:
-    """Whether a text may contain a private key. Doors ask this before they store what somebody sent."""
-    squeezed = text.upper().replace(" ", "").replace("-", "")
-    return "PRIVATEKEY" in squeezed or "b3BlbnNzaC1rZXktdjE" in text
-
-
 def normalise(text: str) -> tuple[str, str]:
     """`(kind and base64 without options or comment, SHA256 fingerprint)` of one public key; `KeyRefused` otherwise.
 
     Options in front of the key (`command=…`) would run on the node, so a line with options is refused.
     """
-    if looks_private(text):
+    if looks_private(text) or names_private_key(text):
         raise KeyRefused(
             "private_key",
             "That looks like a private key. It was not stored, but it has now been in Slack: make a new pair "

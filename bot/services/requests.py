@@ -27,6 +27,7 @@ from bot.services.offers import estimate_to_json, offer_to_json
 from bot.services.planning import openings
 from ledger.claims import Claim, claim
 from ledger.events import record
+from ledger.locks import lock_requester
 from ledger.lookups import by_inbox_key, count_open_requests, current_quote, override_of, spent_before
 from ledger.models import Option, Quote, Request, Token
 from ledger.moves import StaleMove, move
@@ -51,6 +52,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         known = await by_inbox_key(tx, command.key)
         if known is not None:
             return _submitted(ctx, known.id, job)
+        await lock_requester(tx, command.actor.ref)
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
             return Reply(
                 False,
@@ -181,7 +183,7 @@ async def _offer(
         request_id=request.id,
         version=version,
         created_at=now,
-        expires_at=now + timedelta(seconds=ctx.policy.quote_ttl_s),
+        expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
         excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
         clouds=[_answer(a) for a in market.answers],
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bot.services.keys import looks_private
+from bot.rules.private_keys import looks_private
 from ledger.values import Actor, ActorKind
 
 KEY_MAX = 128

@@ -14,11 +14,11 @@ from bot.services.metering import cost_now
 from bot.slack.blocks import ending as ending_message
 from bot.slack.blocks import interrupted, operators, owner
 from bot.slack.blocks.parts import Message, safe, section
-from bot.slack.blocks.request import asked_again, reminder, request_message
+from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
 from ledger.ends import returned_stray
-from ledger.lookups import extension_caps, message_of, waiting_extensions
+from ledger.lookups import extension_caps, message_of, public_key, waiting_extensions
 from ledger.models import Instance, Notification, Session, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
@@ -77,9 +77,19 @@ def _asker(view: RequestView) -> str:
     return actor.id if actor.kind is ActorKind.SLACK else ""
 
 
+async def _is_keyless(ctx: Context, owner: str, asked: bool = True) -> bool:
+    """Whether somebody who would log in has no key that could be put on an instance."""
+    if not asked or Actor.from_ref(owner).kind is not ActorKind.SLACK:
+        return False
+    async with ctx.db.read() as tx:
+        return await public_key(tx, owner) is None
+
+
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
-    message = request_message(view, ctx.policy, cost)
+    keyless = await _is_keyless(ctx, view.request.requester, view.request.state is RequestState.PENDING)
+    hints = (no_key(view.request.requester, settings.command),) if keyless else ()
+    message = request_message(view, ctx.policy, cost, hints)
     return Shown(message, channel_of(settings, row.destination), edits=True, fallback=_asker(view))
 
 
@@ -124,7 +134,8 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    return Shown(owner.ready(view, settings.command, _able(ctx, view)), row.destination)
+    keyless = await _is_keyless(ctx, view.session.owner)
+    return Shown(owner.ready(view, settings.command, _able(ctx, view), keyless=keyless), row.destination)
 
 
 async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:

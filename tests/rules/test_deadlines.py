@@ -94,6 +94,9 @@ def test_owners_approvers_and_fallback_contacts_may_act() -> None:
 
     for name in ("UBOB", "UCAROL"):
         assert extending.may_act(policy, person(name), own=False)
+    for who in (replace(person("UBOB"), is_guest=True), replace(person("UBOB"), is_bot=True)):
+        assert not extending.may_act(policy, who, own=False)
+        assert extending.may_act(policy, who, own=True)
     assert not extending.may_act(policy, person("UDAVE"), own=False)
     assert not extending.may_act(policy, person("UCAROL", ActorKind.OPERATOR), own=False)
     alice = person("UALICE")

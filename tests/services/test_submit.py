@@ -87,3 +87,9 @@ async def test_the_disk_is_at_least_what_the_workload_needs(w: World) -> None:
     await w.ask(workload="moe", disk_gb=10)
     await w.ask(disk_gb=200)
     assert [row.job["disk_gb"] for row in (await w.books()).requests] == [64, 200]
+
+
+async def test_the_most_open_requests_hold_however_many_ask_at_once(w: World) -> None:
+    replies = await asyncio.gather(*(w.ask() for _ in range(12)))
+    assert sum(reply.ok for reply in replies) == w.ctx.policy.max_open_requests_per_user
+    assert {reply.code for reply in replies} == {"submitted", "too_many_open"}

@@ -195,3 +195,13 @@ async def test_a_direct_message_asks_in_the_approvals_channel(sqlite_db: Databas
     async with staged(sqlite_db, clock, approvals_channel="C0GPU") as stage:
         await stage.command("alice", "/gpu provision 1x4090 2h", stage.ws.dm_id("alice"))
         assert stage.approve_button(stage.message())
+
+
+async def test_who_has_no_key_is_told_before_anything_is_bought_and_when_it_is_ready(stage: Stage) -> None:
+    message = await running(stage)
+    assert "<@U0ALICE> has no SSH key here yet" in str(message.blocks)
+    (ready,) = [m.text for m in stage.ws.dm_messages("alice") if "is ready" in m.text]
+    assert "You have no SSH key here" in ready
+    await stage.command("alice", f"/gpu key add {KEY}")
+    again = await stage.ask("/gpu provision 1x4090 3h")
+    assert "no SSH key" not in str(again.blocks)

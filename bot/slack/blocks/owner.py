@@ -36,10 +36,10 @@ GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or b
 ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 
-def ready(view: SessionView, command: str, able: Capabilities | None = None) -> Message:
+def ready(view: SessionView, command: str, able: Capabilities | None = None, *, keyless: bool = False) -> Message:
     """How to connect, what it costs, when it ends and how to end it before; `command` is the slash command.
 
-    `able` says what its cloud can do; without it, everything is assumed.
+    `able` says what its cloud can do; without it, everything is assumed. `keyless`: its owner has no SSH key here.
     """
     session, row = view.session, view.instance
     if row is None:
@@ -50,6 +50,9 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None) -> 
         lines.append(
             f"Host {code(row.ssh_host)} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
         )
+    if row.ssh_host and keyless:
+        add = code(f"{command} key add ssh-ed25519 AAAA…")
+        lines.append(f"You have no SSH key here, so none is on it and the login is refused; for the next one: {add}")
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
         lines.append(f"Ends: {when(session.deadline)} ({hours(Decimal(session.hours))} as approved)")

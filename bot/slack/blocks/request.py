@@ -49,8 +49,16 @@ REASON_MAX: Final = 1_500
 _R = RequestState
 
 
-def request_message(view: RequestView, policy: Policy, cost_usd: Decimal | None = None) -> Message:
-    """The message; `cost_usd` is what its session has cost so far."""
+def no_key(requester: str, command: str) -> str:
+    """Said before anything is bought: whoever asks could not log in to it."""
+    example = code(f"{command} key add ssh-ed25519 AAAA…")
+    return f":key: {person(requester)} has no SSH key here yet, so nobody could log in: {example}"
+
+
+def request_message(
+    view: RequestView, policy: Policy, cost_usd: Decimal | None = None, hints: tuple[str, ...] = ()
+) -> Message:
+    """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided."""
     request = view.request
     job = JobRequest.from_json(request.job)
     extra = request.kind in (OVERRIDE, EXTEND)
@@ -60,7 +68,7 @@ def request_message(view: RequestView, policy: Policy, cost_usd: Decimal | None 
     if request.reason:
         blocks.append(quote_block(request.reason, REASON_MAX))
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    told, body = _body(view, policy, lines, cost_usd)
+    told, body = _body(view, policy, lines, cost_usd, hints)
     spoken_text = [
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
         *told,
@@ -71,7 +79,7 @@ def request_message(view: RequestView, policy: Policy, cost_usd: Decimal | None 
 
 
 def _body(
-    view: RequestView, policy: Policy, lines: list[Line], cost_usd: Decimal | None
+    view: RequestView, policy: Policy, lines: list[Line], cost_usd: Decimal | None, hints: tuple[str, ...]
 ) -> tuple[list[str], list[Block]]:
     """What the state adds: sentences for the text, and blocks."""
     state = view.request.state
@@ -81,7 +89,7 @@ def _body(
     if state is _R.PENDING:
         if view.request.kind == OVERRIDE:
             return _pending_override(view, policy)
-        return _pending(view, policy, lines, _limits(view, cost_usd))
+        return _pending(view, policy, lines, [*_limits(view, cost_usd), *hints])
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
     return _closed(view)
