@@ -203,6 +203,34 @@ class DoneIn(In):
     storage: Literal["destroy", "preserve"] = "destroy"
 
 
+class BudgetOut(Out):
+    """One budget: `open_usd` is what approvals in force may still spend. An hourly one is in dollars per hour."""
+
+    key: str
+    period: str
+    limit_usd: Decimal
+    spent_usd: Decimal
+    open_usd: Decimal
+    since: datetime | None
+    sentence: str
+
+
+class CostShare(Out):
+    """What one name of a grouping cost."""
+
+    name: str
+    usd: Decimal
+
+
+class CostsOut(Out):
+    """What was booked, in dollars; the running hour is not in it yet."""
+
+    since: datetime
+    today_usd: Decimal
+    month_usd: Decimal
+    groups: dict[str, list[CostShare]]
+
+
 class SshKeyIn(In):
     """A public SSH key, as in a .pub file."""
 

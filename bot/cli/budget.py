@@ -1,57 +1,42 @@
-"""`gpu-shopper budget`: every budget as it stands, and everybody's costs."""
+"""`gpu-shopper budget`: the budgets as they stand, and the costs."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from typing import Annotated
 
 import typer
 
-from bot.cli.shared import explained, private_umask, settings
-from bot.clock import SystemClock
-from bot.rules.budget import said
+from bot.api.schemas import BudgetOut, CostsOut
+from bot.cli.asking import Json
+from bot.cli.door import spoken
+from bot.cli.telling import show as print_answer
 from bot.rules.wording import usd
-from bot.services import budgets, costs
-from bot.services.context import Context
-from bot.wiring import build_context, close
+from bot.services.told import Told
 
 app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
 
 
-def _printed(step: Callable[[Context], Awaitable[list[str]]]) -> None:
-    private_umask()
-
-    async def within() -> list[str]:
-        ctx = build_context(settings(), SystemClock())
-        try:
-            return await step(ctx)
-        finally:
-            await close(ctx)
-
-    with explained():
-        typer.echo("\n".join(asyncio.run(within())))
-
-
 @app.command()
-def show() -> None:
-    """Every budget that the policy names: what is spent, reserved and left."""
-
-    async def step(ctx: Context) -> list[str]:
-        lines = await budgets.overview(ctx)
-        return [f"{line.key}: {said(line)}" for line in lines] or ["The policy sets no budget."]
-
-    _printed(step)
+def show(as_json: Json = False) -> None:
+    """What is spent, reserved and left of the budgets that you may see."""
+    found = spoken(lambda door: door.get("/budgets"))
+    lines = [BudgetOut.model_validate(one) for one in found]
+    sentences = tuple(f"{line.key}: {line.sentence}" for line in lines) or ("The policy sets no budget.",)
+    print_answer(found if as_json else Told(sentences=sentences))
 
 
 @app.command("costs")
-def costs_() -> None:
+def costs_(
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
+    as_json: Json = False,
+) -> None:
     """What was booked today and this month, by owner, cloud, GPU and label."""
-
-    async def step(ctx: Context) -> list[str]:
-        found = await costs.overview(ctx)
-        lines = [f"today {usd(found.today_usd)}", f"since {found.since:%Y-%m-%d} {usd(found.month_usd)}"]
-        for by, rows in found.groups.items():
-            lines += [f"{by} {name or 'none'}: {usd(amount)}" for name, amount in costs.shortened(rows)]
-        return lines
-
-    _printed(step)
+    found = spoken(lambda door: door.get("/costs", mine="true" if mine else ""))
+    if as_json:
+        print_answer(found)
+        return
+    costs = CostsOut.model_validate(found)
+    lines = [f"today {usd(costs.today_usd)}", f"since {costs.since:%Y-%m-%d} {usd(costs.month_usd)}"]
+    for by, shares in costs.groups.items():
+        lines += [f"{by} {one.name or 'none'}: {usd(one.usd)}" for one in shares]
+    print_answer(Told(sentences=tuple(lines)))

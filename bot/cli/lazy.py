@@ -99,7 +99,10 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
         ),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
-        "budget": Entry("What the budgets still allow, and what was spent: show, costs."),
+        "budget": Entry(
+            "What the budgets still allow, and what was spent: show, costs.",
+            routes=("GET /api/v1/budgets", "GET /api/v1/costs"),
+        ),
         "strays": Entry("Instances of ours without a row of their own: list, condemn."),
         "profiles": Entry(
             "What is peculiar to each cloud and what ends its meter: show, lint.",

@@ -1,0 +1,50 @@
+"""Money: what the budgets still allow, and what was spent. Budgets are set in the policy file."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from fastapi import APIRouter
+
+from bot.api.desk import AtDesk, caller, refusals
+from bot.api.schemas import BudgetOut, CostShare, CostsOut
+from bot.rules.budget import said
+from bot.rules.scopes import Scope
+from bot.services import access, budgets, costs
+from bot.services.consumers import Principal
+
+router = APIRouter(prefix="/api/v1", tags=["money"])
+Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
+
+
+@router.get("/budgets", responses=refusals())
+async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
+    """The budgets that this key's spending counts against; every one that is named, for whoever sees everything."""
+    everybody = access.sees_all(desk.ctx.policy, who)
+    lines = await budgets.overview(desk.ctx, None if everybody else who.actor)
+    return [
+        BudgetOut(
+            key=line.key,
+            period=line.period,
+            limit_usd=line.limit_usd,
+            spent_usd=line.spent_usd,
+            open_usd=line.open_usd,
+            since=line.since,
+            sentence=said(line),
+        )
+        for line in lines
+    ]
+
+
+@router.get("/costs", responses=refusals())
+async def get_costs(desk: AtDesk, who: Reader, mine: bool = False) -> CostsOut:
+    """What was booked today and this month, by owner, cloud, GPU and label; with `mine` only one's own."""
+    everybody = access.sees_all(desk.ctx.policy, who) and not mine
+    found = await costs.overview(desk.ctx, None if everybody else who.actor)
+    groups = {by: [_share(name, usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()}
+    return CostsOut(since=found.since, today_usd=found.today_usd, month_usd=found.month_usd, groups=groups)
+
+
+def _share(name: str, amount_usd: Decimal) -> CostShare:
+    return CostShare(name=name, usd=amount_usd)

@@ -1,0 +1,23 @@
+"""Budgets and costs over REST: one's own, and everybody's for whoever sees everything."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from tests.api.door import Door
+
+
+async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
+    door, w = sqlite_door, sqlite_door.w
+    atlas, root = await door.key(), await door.key("operator:root", scopes=("admin",))
+    request_id = await w.running(candidates=("vast",))
+    await w.end(request_id)
+    await w.run(150, 15)
+    booked = (await w.session((await door.request(root, request_id))["session_id"])).accrued_usd
+    everything = (await door.call("GET", "/costs", root)).json()
+    assert Decimal(everything["month_usd"]) == booked > 0
+    assert sum(Decimal(one["usd"]) for one in everything["groups"]["cloud"]) == booked
+    for key, query in ((atlas, ""), (root, "?mine=true")):
+        own = (await door.call("GET", f"/costs{query}", key)).json()
+        assert Decimal(own["month_usd"]) == 0
+    assert (await door.call("GET", "/budgets", atlas)).json() == []
