@@ -27,6 +27,8 @@ LONGEST_KEY = 128
 #: The least time between the starts of two groups. A message that comes alone is not held up; during a burst a group
 #: holds what arrived in this time, so that the fixed cost of a transaction is shared by many messages.
 GROUP_EVERY_S = 0.01
+#: A group of this size does not wait for more: whoever sent its messages goes on while the next group is written.
+GROUP_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +106,10 @@ class InboxWriter:
         while self._incoming or self._finished:
             batch: list[tuple[Inbound, asyncio.Future[Receipt]]] = []
             try:
-                await asyncio.sleep(self._next_group_at - loop.time())
+                if len(self._incoming) < GROUP_MAX:
+                    await asyncio.sleep(self._next_group_at - loop.time())
                 self._next_group_at = loop.time() + GROUP_EVERY_S
-                batch, self._incoming = self._incoming, []
+                batch, self._incoming = self._incoming[:GROUP_MAX], self._incoming[GROUP_MAX:]
                 finished, self._finished = self._finished, []
                 receipts = await self._commit([m for m, _ in batch], finished)
             except Exception as error:  # noqa: BLE001 # Every waiter must hear of it; none may be acknowledged.

@@ -2,67 +2,76 @@
 
 Everything runs on one event loop, so a burst of inbound messages and the work that earlier ones caused compete for it.
 Slack gives an acknowledgement three seconds; the rest is in the ledger and loses nothing by waiting. So each unit of
-follow-up work asks here before it starts. It goes at once while no messages come. While they come, it goes when the
-loop keeps up with them, which is seen from how late a short sleep ends: the spare time of a steady load is used, and a
-loop that is behind does only acknowledgements, but for one unit every `trickle_s`, so that nothing starves.
+follow-up work asks here before it starts. It goes at once while messages are few. In a burst, it goes when the
+loop has time to spare, which is seen from how busy its thread was during a short sleep and from how late that ended: a
+steady load leaves such time and it is used, and a loop that has none does only acknowledgements, but for one unit
+every `trickle_s`, so that nothing starves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable
 
 #: The longest that one unit waits once it is its turn. The units of a full batch must start within their leases.
 TRICKLE_S = 0.5
-#: How long no message must have come before nobody is waited for.
-QUIET_S = 0.25
-#: How long the loop is watched, and how late it may be while it still keeps up.
-PROBE_S = 0.002
+#: This many messages in this time are a burst; people who type and click make none.
+BURST = 8
+BURST_S = 1.0
+#: How often the loop is looked at, and over how many looks it must have had time to spare: at most `BUSY` of the time
+#: worked, and the last look not later than `LATE_S`.
+PROBE_S = 0.02
+LOOKS = 8
 LATE_S = 0.01
+BUSY = 0.7
 
 
 class Pressure:
-    """Knows when the last message came and whether the loop keeps up. One per process.
+    """Knows when messages came and whether the loop keeps up. One per process.
 
-    `now` is a monotonic clock in seconds: the loop's lateness is real, whatever time the services are told.
+    `now` is a monotonic clock and `worked` the processor time of the loop's thread, both in seconds: how busy the loop
+    is does not depend on the time that services are told.
     """
 
-    def __init__(self, trickle_s: float = TRICKLE_S, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        trickle_s: float = TRICKLE_S,
+        now: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._trickle_s = trickle_s
         self._now = now
-        self._inbound = 0
-        self._last = float("-inf")
+        self._worked = worked
+        self._arrivals: deque[float] = deque(maxlen=BURST)
         self._turn = asyncio.Lock()
+        self._looks: deque[tuple[float, float]] = deque(maxlen=LOOKS)
 
-    @property
-    def inbound(self) -> int:
-        """How many messages wait for their acknowledgement now."""
-        return self._inbound
-
-    @contextmanager
-    def acknowledging(self) -> Iterator[None]:
-        """Around everything between an inbound message and its answer."""
-        self._inbound += 1
-        try:
-            yield
-        finally:
-            self._inbound -= 1
-            self._last = self._now()
+    def arrived(self) -> None:
+        """A message came that wants its acknowledgement."""
+        self._arrivals.append(self._now())
 
     async def ease(self) -> None:
-        """Before a unit of follow-up work: returns at once while no messages come, and in turn while they do."""
+        """Before a unit of follow-up work: returns at once while messages are few, in turn in a burst."""
         if self._quiet():
             return
         async with self._turn:
             until = self._now() + self._trickle_s
-            while not self._quiet():
-                began = self._now()
-                await asyncio.sleep(PROBE_S)
-                ended = self._now()
-                if ended - began - PROBE_S < LATE_S or ended >= until:
+            while not self._quiet() and self._now() < until:
+                if await self._has_time():
                     return
 
+    async def _has_time(self) -> bool:
+        began = self._now()
+        await asyncio.sleep(PROBE_S)
+        now, worked = self._now(), self._worked()
+        looks = self._looks
+        if looks and began - looks[-1][0] > LOOKS * PROBE_S:
+            looks.clear()  # Nobody asked for a while, so what was seen then says nothing.
+        looks.append((now, worked))
+        since, before = looks[0]
+        return len(looks) == LOOKS and now - began - PROBE_S < LATE_S and worked - before < BUSY * (now - since)
+
     def _quiet(self) -> bool:
-        return not self._inbound and self._now() - self._last >= QUIET_S
+        return len(self._arrivals) < BURST or self._now() - self._arrivals[0] >= BURST_S

@@ -129,8 +129,8 @@ class SlackDoor:
 
     async def _listen(self, ack: Any, body: dict[str, Any], req: AsyncBoltRequest) -> None:
         """Plan the answer, store the message, acknowledge, and queue the work; a replay gets the stored answer."""
-        with self._ctx.pressure.acknowledging():
-            answer = await self._take(body, req.headers)
+        self._ctx.pressure.arrived()
+        answer = await self._take(body, req.headers)
         await ack(answer or "")
 
     async def _take(self, body: dict[str, Any], headers: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ STARTED_S = 30.0
 POLICY = """
 policy:
   approvers: [U0BOB]
-  max_open_requests_per_user: 100000
+  max_open_requests_per_user: 1000
 """
 
 
