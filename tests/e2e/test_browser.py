@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
+from bot.cli.playground import Playground, playground
+from ledger.audit import read_books
+from providers.sandbox.engine import SandboxCloud
 from tests.e2e.processes import PROGRAM
 from tests.support.chromium import find
 
@@ -50,9 +56,62 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+class Town:
+    """The same page in this process, so that a test can move the market behind it."""
+
+    def __init__(self) -> None:
+        self.running: Playground
+        self._ready, self._stop = threading.Event(), asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="town")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._ready.wait(END_S), "the playground did not start"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(END_S)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        async with playground(port=0, seed=7, boot_s=0.3) as self.running:
+            self._ready.set()
+            await self._stop.wait()
+
+    def reprice(self, factor: str) -> None:
+        """Every offer of the newest quote costs so many times what is shown."""
+        self._do(lambda cloud, key: cloud.reprice(key, Decimal(factor)))
+
+    def withdraw(self) -> None:
+        """Somebody else rents everything that the newest quote shows."""
+        self._do(lambda cloud, key: cloud.withdraw(key))
+
+    def _do(self, change: Callable[[SandboxCloud, str], int]) -> None:
+        async def changed() -> int:
+            books = await read_books(self.running.ctx.db)
+            newest = books.quotes[-1].id
+            shown = [option for option in books.options if option.quote_id == newest]
+            return sum(change(self.running.clouds[option.cloud], option.offer_key) for option in shown)
+
+        assert asyncio.run_coroutine_threadsafe(changed(), self._loop).result(END_S) > 0
+
+
+@pytest.fixture(scope="module")
+def town() -> Iterator[Town]:
+    """A playground whose market the test moves."""
+    with Town() as town:
+        yield town
+
+
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
     """The page as Alice sees it first. Nothing in it may go wrong by itself."""
+    yield from _shown(browser, address)
+
+
+def _shown(browser: Browser, address: str) -> Iterator[Page]:
     wrong: list[str] = []
     page = browser.new_page(viewport=SIZE)
     page.set_default_timeout(LIMIT_MS)
@@ -118,6 +177,13 @@ class Window:
 def window(page: Page, tmp_path: Path) -> Window:
     """The page in somebody's hands."""
     return Window(page, tmp_path)
+
+
+@pytest.fixture
+def in_town(browser: Browser, town: Town, tmp_path: Path) -> Iterator[Window]:
+    """The page of that playground in somebody's hands."""
+    for page in _shown(browser, town.running.url):
+        yield Window(page, tmp_path)
 
 
 def soon(locator: Locator, words: str) -> None:
@@ -246,3 +312,38 @@ def test_a_wrong_word_is_pointed_at_and_nobody_decides_in_time(window: Window) -
     window.page.get_by_role("button", name="Raw JSON", exact=True).click()
     soon(window.page.locator("#drawer"), "slash_commands")
     window.picture("expired")
+
+
+def test_a_price_that_moved_asks_again(in_town: Window, town: Town) -> None:
+    offers = in_town.ask()
+    soon(offers, "quote 1")
+    town.reprice("1.5")
+    in_town.become("bob")
+    click(offers, "Approve #1")
+    soon(offers, "Asked again")
+    soon(offers, "above the approved")
+    soon(offers, "quote 2")
+    _asked_anew_and_approved(in_town, offers)
+
+
+def test_offers_that_are_gone_ask_again(in_town: Window, town: Town) -> None:
+    offers = in_town.ask()
+    town.withdraw()
+    in_town.become("bob")
+    click(offers, "Approve #1")
+    soon(offers, "Asked again")
+    soon(offers, "no longer for sale")
+    soon(offers, "quote 2")
+    _asked_anew_and_approved(in_town, offers)
+
+
+def _asked_anew_and_approved(window: Window, offers: Locator) -> None:
+    """The approvers are told in the thread, and the next approval leads to a machine."""
+    offers.locator("button.replies").click()
+    soon(window.page.locator("#thread"), "asked again")
+    soon(window.page.locator("#thread"), "@carol")
+    window.picture("asked-again")
+    window.become("carol")
+    click(offers, "Approve #1")
+    soon(offers, "Approved by @carol")
+    soon(offers, "Ready")
