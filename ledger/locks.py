@@ -31,6 +31,7 @@ _STANDING = 7_301
 _REQUESTER = 7_302
 #: The same for the budgets.
 _BUDGETS = 7_302
+_SEALS = 7_303
 
 _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.
@@ -60,6 +61,12 @@ async def lock_requester(tx: AsyncSession, requester: str) -> None:
     """Let one transaction at a time count and add a person's requests, until it ends. Taken before anything else."""
     if may_lock(tx):
         await tx.execute(select(func.pg_advisory_xact_lock(_REQUESTER, func.hashtext(requester))))
+
+
+async def lock_seals(tx: AsyncSession) -> None:
+    """Let one transaction at a time seal the journal, until it ends."""
+    if may_lock(tx):
+        await tx.execute(select(func.pg_advisory_xact_lock(_SEALS)))
 
 
 async def lock_standing(tx: AsyncSession) -> None:

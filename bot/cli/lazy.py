@@ -99,6 +99,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
         ),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
+        "audit": Entry("What happened to a request or session, with its seals checked."),
         "budget": Entry(
             "What the budgets still allow, and what was spent: show, costs.",
             routes=("GET /api/v1/budgets", "GET /api/v1/costs"),

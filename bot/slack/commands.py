@@ -9,13 +9,26 @@ from bot.rules.approval import is_approver
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.switching import Order
-from bot.services import approvals, budgets, costs, extending, keys, planning, provisioning, sessions, switching
+from bot.services import (
+    access,
+    approvals,
+    auditing,
+    budgets,
+    costs,
+    extending,
+    keys,
+    planning,
+    provisioning,
+    sessions,
+    switching,
+)
 from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
 from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
+from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.comparison import comparison
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
@@ -157,6 +170,21 @@ async def _budget(desk: Desk, job: Job, _parsed: Command) -> None:
     await desk.say(job, money.budget(lines))
 
 
+async def _audit(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    try:
+        found = await auditing.audit(desk.ctx.db, parsed.target)
+    except LookupError as error:
+        await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
+        return
+    async with desk.ctx.db.read() as tx:
+        own = found.owner in await access.mine(tx, desk.ctx.policy, facts.actor)
+    if own or (facts.known and is_approver(desk.ctx.policy, facts)):
+        await desk.say(job, journal(found))
+    else:
+        await desk.say(job, answer(Reply(False, "not_yours", "Only its owner or an approver reads this journal.")))
+
+
 async def _costs(desk: Desk, job: Job, _parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
@@ -194,6 +222,7 @@ HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] =
     "terminate": _terminate,
     "extend": _extend,
     "done": _done,
+    "audit": _audit,
     "budget": _budget,
     "costs": _costs,
     "stop": _switch,

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from bot.services import deadlines, ending, idempotency, lifecycle, metering, outbox, requests, sweep, switching
+from bot.services import (
+    auditing,
+    deadlines,
+    ending,
+    idempotency,
+    lifecycle,
+    metering,
+    outbox,
+    requests,
+    sweep,
+    switching,
+)
 from bot.services.context import Context
 from bot.services.ports import Messenger
 from bot.ticker.schedule import Job
@@ -61,6 +72,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("terminations", lambda: ending.terminate_due(ctx), tick_s, bought, width=WIDTH),
         Job("orders", lambda: switching.switch_due(ctx), tick_s, bought, width=WIDTH),
         Job("deadlines", lambda: deadlines.deadlines_due(ctx), tick_s, (hints.sessions,)),
+        Job("seals", lambda: auditing.seal_due(ctx), ACCRUE_S),
         Job("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]

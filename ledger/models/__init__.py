@@ -15,7 +15,7 @@ from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Tok
 from ledger.models.base import Base, Claimable
 from ledger.models.doors import ApiAnswer, ApiKey, Consumer
 from ledger.models.holding import Instance, Session, Stray
-from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, SshKey, TurnRow
+from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
 
 __all__ = [
     "MOVABLE",
@@ -35,6 +35,7 @@ __all__ = [
     "Option",
     "Quote",
     "Request",
+    "Seal",
     "Session",
     "SshKey",
     "StateAssigned",

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Index, Integer, UniqueConstraint
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
@@ -55,6 +55,21 @@ class Event(Base):
     data: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
 
     __table_args__ = (Index("ix_events_subject_at", "subject", "at"),)
+
+
+class Seal(Base):
+    """One link of a subject's chain: a hash over an event and the seal before it."""
+
+    __tablename__ = "seals"
+
+    event_id: Mapped[str] = mapped_column(ForeignKey("events.id"), primary_key=True)
+    subject: Mapped[str] = mapped_column(SafeString(128))
+    number: Mapped[int] = mapped_column(Integer)
+    hash: Mapped[str] = mapped_column(SafeString(64))
+    #: When the event happened.
+    at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+    __table_args__ = (UniqueConstraint("subject", "number"),)
 
 
 class Notification(Claimable, Base):

@@ -36,6 +36,7 @@ HERE_ONLY = {
     "sandbox": "serves the sandbox clouds",
     "db": "changes the schema before anything is served",
     "runs": "the operator's word about runs; no route yet",
+    "audit": "no route yet",
     "strays": "the operator's word after a lost ledger",
     "version": "of this program",
     "practice": "serves the practice workspace",

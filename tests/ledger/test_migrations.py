@@ -100,7 +100,7 @@ async def test_up_one_back_and_up_again(empty_db: Database) -> None:
 
     await run.downgrade(db, "0001")
     assert await triggers(db) == set()
-    assert await tables(db) == first - {"turns", "consumers", "api_keys", "api_answers"}
+    assert await tables(db) == first - {"turns", "consumers", "api_keys", "api_answers", "seals"}
     await run.upgrade(db)
     assert await triggers(db) == expected(db)
     await run.check(db)

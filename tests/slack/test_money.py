@@ -46,3 +46,17 @@ async def test_above_a_budget_an_administrator_types_the_amount(stage: Stage) ->
 
 def test_nothing_spent_is_said_in_few_words() -> None:
     assert money.budget([]).blocks
+
+
+async def test_the_journal_is_for_its_owner_and_those_who_decide(stage: Stage) -> None:
+    await stage.ask()
+    (request,) = (await stage.w.books()).requests
+    for who in ("alice", "bob"):
+        await stage.command(who, f"/gpu audit {request.id[-6:]}")
+        told = all_text(private(stage, who))
+        assert "request.made" in told
+        assert "the chain is whole" in told
+    await stage.command("dave", f"/gpu audit {request.id[-6:]}")
+    assert "Only its owner" in private(stage, "dave").text
+    await stage.command("bob", "/gpu audit zzzzzz")
+    assert "there is no request" in private(stage, "bob").text

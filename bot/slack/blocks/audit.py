@@ -1,0 +1,31 @@
+"""`/gpu audit ID`: the last events of a journal, and whether its seals are whole."""
+
+from __future__ import annotations
+
+from bot.services.auditing import Audit
+from bot.slack.blocks.parts import Message, clip, code, context, person, safe, section, when
+from ledger.models import Event
+from ledger.values import short_id
+
+SHOWN = 12
+
+
+def audit(found: Audit) -> Message:
+    """The newest events first."""
+    newest = list(reversed(found.events))[:SHOWN]
+    lines = [_line(event) for event in newest]
+    more = len(found.events) - len(newest)
+    lines += [f"… and {more} earlier ones"] if more > 0 else []
+    state = f"{len(found.events)} events, {found.sealed} sealed, the chain is whole."
+    if found.broken:
+        state = f":rotating_light: The journal was changed: {safe('; '.join(found.broken), 600)}."
+    export = f"All of it: {code(f'gpu-shopper audit {short_id(found.request_id)} --jsonl')}."
+    title = f":scroll: *Journal* of {code(short_id(found.request_id))} · {state}"
+    blocks = [section(title), *(section("\n".join(lines[at : at + 6])) for at in range(0, len(lines), 6))]
+    return Message(clip(" ".join([title, *lines]), 3_900), (*blocks, context(export)))
+
+
+def _line(event: Event) -> str:
+    moved = f" {safe(event.before, 24)} → {safe(event.after, 24)}" if event.before or event.after else ""
+    why = f": {safe(event.reason, 160)}" if event.reason else ""
+    return f"{when(event.at)} · {safe(event.kind, 40)}{moved} · {person(event.actor)}{why}"
