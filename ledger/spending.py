@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, literal, select
+from sqlalchemy import ColumnElement, and_, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
@@ -85,6 +86,20 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
     for session_id, amount_usd in used:
         caps[session_id] = max(caps.get(session_id, Decimal(0)) - amount_usd, Decimal(0))
     return sum(caps.values(), Decimal(0)), sum(rates.values(), Decimal(0))
+
+
+async def outcomes(
+    tx: AsyncSession, purse: Purse, codes: Collection[str], since: datetime, until: datetime
+) -> list[tuple[str, Decimal]]:
+    """`(end code, dollars booked in all)` of each session that ended with one of `codes` in [since, until)."""
+    booked = and_(LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(SPENT))
+    rows: Any = await tx.execute(
+        select(Session.end_code, func.sum(LedgerEntry.amount_usd))
+        .outerjoin(LedgerEntry, booked)
+        .where(Session.end_code.in_(codes), Session.ended_at >= since, Session.ended_at < until, *purse.conditions())
+        .group_by(Session.id, Session.end_code)
+    )
+    return [(code, amount_usd or Decimal(0)) for code, amount_usd in rows]
 
 
 #: What costs can be grouped by.

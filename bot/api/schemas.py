@@ -222,6 +222,17 @@ class CostShare(Out):
     usd: Decimal
 
 
+class FinishedOut(Out):
+    """The sessions that ended with a word on how their work went, and what a success has cost, failures included."""
+
+    runs: int
+    successes: int
+    spent_usd: Decimal
+    success_rate: Decimal | None
+    per_success_usd: Decimal | None
+    sentence: str
+
+
 class CostsOut(Out):
     """What was booked, in dollars; the running hour is not in it yet."""
 
@@ -229,6 +240,7 @@ class CostsOut(Out):
     today_usd: Decimal
     month_usd: Decimal
     groups: dict[str, list[CostShare]]
+    finished: FinishedOut
 
 
 class SshKeyIn(In):

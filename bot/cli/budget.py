@@ -39,4 +39,6 @@ def costs_(
     lines = [f"today {usd(costs.today_usd)}", f"since {costs.since:%Y-%m-%d} {usd(costs.month_usd)}"]
     for by, shares in costs.groups.items():
         lines += [f"{by} {one.name or 'none'}: {usd(one.usd)}" for one in shares]
+    if costs.finished.runs:
+        lines.append(f"finished {costs.finished.sentence}")
     print_answer(Told(sentences=tuple(lines)))

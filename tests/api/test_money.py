@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.services import sessions
+from bot.services.commands import Done
 from tests.api.door import Door
+from tests.support.world import ALICE, facts
 
 
 async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
     door, w = sqlite_door, sqlite_door.w
     atlas, root = await door.key(), await door.key("operator:root", scopes=("admin",))
     request_id = await w.running(candidates=("vast",))
-    await w.end(request_id)
+    assert (await sessions.done(w.ctx, Done(request_id, facts(ALICE)))).ok
     await w.run(150, 15)
     booked = (await w.session((await door.request(root, request_id))["session_id"])).accrued_usd
     everything = (await door.call("GET", "/costs", root)).json()
     assert Decimal(everything["month_usd"]) == booked > 0
     assert sum(Decimal(one["usd"]) for one in everything["groups"]["cloud"]) == booked
+    finished = everything["finished"]
+    assert (finished["runs"], finished["successes"], Decimal(finished["spent_usd"])) == (1, 1, booked)
     for key, query in ((atlas, ""), (root, "?mine=true")):
         own = (await door.call("GET", f"/costs{query}", key)).json()
         assert Decimal(own["month_usd"]) == 0

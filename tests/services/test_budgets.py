@@ -9,12 +9,12 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.budget import Period
-from bot.services import approvals, budgets, costs
-from bot.services.commands import Decide
+from bot.services import approvals, budgets, costs, sessions
+from bot.services.commands import Decide, Done
 from ledger.doors import hold_consumer
 from ledger.models import Token
 from ledger.states import GrantState, RequestState
-from ledger.values import Actor, ActorKind
+from ledger.values import Actor, ActorKind, cents
 from tests.support import rows
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
@@ -204,6 +204,32 @@ async def test_costs_are_grouped_and_everybody_sees_their_own(w: World) -> None:
     many = tuple((str(n), Decimal(n)) for n in range(20, 0, -1))
     assert costs.shortened(many)[-1] == ("12 others", Decimal(78))
     assert all(g.state is GrantState.USED for g in books.grants)
+
+
+async def test_what_a_success_really_costs_counts_the_failures_too(w: World) -> None:
+    runs = []
+    for actor in (ALICE, ALICE, ALICE, DAVE):
+        runs.append(await w.running(actor))
+        w.clock.advance(60)  # So that the next is offered what is still for sale.
+    well, wrong, given_up, theirs = runs
+    assert (await sessions.done(w.ctx, Done(well, facts(ALICE)))).ok
+    assert (await sessions.done(w.ctx, Done(wrong, facts(ALICE), succeeded=False))).ok
+    assert (await w.end(given_up)).ok
+    assert (await sessions.done(w.ctx, Done(theirs, facts(DAVE), succeeded=False))).ok
+    await w.run(120, 30)
+    books = await w.books()
+    accrued = [entry for entry in books.entries if entry.kind == "accrue"]
+    booked = {
+        session.request_id: sum(entry.amount_usd for entry in accrued if entry.session_id == session.id)
+        for session in books.sessions
+    }
+    mine, everybody = (await costs.overview(w.ctx, ALICE)).finished, (await costs.overview(w.ctx)).finished
+    assert (mine.runs, mine.successes, mine.success_rate) == (2, 1, Decimal("0.5"))
+    assert mine.spent_usd == booked[well] + booked[wrong] > 0
+    assert mine.per_success_usd == cents(mine.spent_usd)
+    assert (everybody.runs, everybody.spent_usd) == (3, mine.spent_usd + booked[theirs])
+    nothing = (await costs.overview(w.ctx, CAROL)).finished
+    assert (nothing.runs, nothing.per_success_usd) == (0, None)
 
 
 async def test_without_budgets_nothing_is_locked_or_listed(w: World) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bot.blockkit import validate_message, validate_view
 from bot.rules.budget import Line, Period
+from bot.rules.completion import Outcome, cost_per_success
 from bot.rules.estimate import Estimate
 from bot.rules.excluding import Excluded
 from bot.rules.grammar import GrammarError, parse
@@ -102,7 +103,10 @@ def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
 @given(hostile.texts, hostile.texts, hostile.money)
 def test_money(one: str, other: str, amount: Decimal) -> None:
     check(money.budget([Line(one, other, Period.DAILY, amount, amount, amount)]))
-    found = Costs(START, amount, amount, dict.fromkeys(GROUPS, ((one, amount), (f"slack:T1/{other}", amount))))
+    finished = cost_per_success([Outcome(amount, succeeded=True)])
+    found = Costs(
+        START, amount, amount, dict.fromkeys(GROUPS, ((one, amount), (f"slack:T1/{other}", amount))), finished
+    )
     check(money.costs(found, everybody=True))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Annotated
 
 from fastapi import APIRouter
 
 from bot.api.desk import AtDesk, caller, refusals
-from bot.api.schemas import BudgetOut, CostShare, CostsOut
+from bot.api.schemas import BudgetOut, CostShare, CostsOut, FinishedOut
 from bot.rules.budget import said
 from bot.rules.scopes import Scope
 from bot.services import access, budgets, costs
@@ -43,7 +44,10 @@ async def get_costs(desk: AtDesk, who: Reader, mine: bool = False) -> CostsOut:
     everybody = access.sees_all(desk.ctx.policy, who) and not mine
     found = await costs.overview(desk.ctx, None if everybody else who.actor)
     groups = {by: [_share(name, usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()}
-    return CostsOut(since=found.since, today_usd=found.today_usd, month_usd=found.month_usd, groups=groups)
+    finished = FinishedOut(**asdict(found.finished))
+    return CostsOut(
+        since=found.since, today_usd=found.today_usd, month_usd=found.month_usd, groups=groups, finished=finished
+    )
 
 
 def _share(name: str, amount_usd: Decimal) -> CostShare:

@@ -38,6 +38,8 @@ def costs(found: Costs, *, everybody: bool) -> Message:
         parts = [f"{_name(by, name)} {dollars(amount)}" for name, amount in shortened(rows)]
         if parts:
             told.append(f"*By {by}*: {', '.join(parts)}")
+    if found.finished.runs:
+        told.append(f"*Finished*: {escape(found.finished.sentence)}")
     hint = "Booked hours; the running hour of each machine comes on top. `/gpu list` shows it."
     return Message(clip(" ".join(told), 3_900), (section(f":receipt: {bullets(told)}"), context(hint)))
 
