@@ -94,7 +94,8 @@ _ENTRIES = (
     ),
     ProviderEntry(
         "runpod", RunPodConfig, RunPodProvider, {"RUNPOD_API_KEY": "api_key"},
-        "https://console.runpod.io/user/settings", RunPodSandbox, {"RUNPOD_REST_V2_URL": "base_url"},
+        "https://console.runpod.io/user/settings", RunPodSandbox,
+        {"RUNPOD_REST_V2_URL": "base_url", "RUNPOD_CONTAINER_DISK_GB": "container_disk_gb"},
     ),
     ProviderEntry(
         "lambda", LambdaConfig, LambdaProvider, {"LAMBDA_API_KEY": "api_key"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,8 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
+from providers.pacing import LocalPacer
+from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxTiming
 from providers.sandbox.runpod import RunPodSandbox
 from tests.providers.runpod_served import Served, banner, cheap, create, get, grant, running
@@ -99,6 +102,20 @@ async def test_containers_that_never_serve_are_billed_all_the_same(quick: Served
     assert quick.cloud.reachable() == []
     assert made.price_usd_h is not None
     assert quick.cloud.instances()[0].gpu_usd == made.price_usd_h - (made.storage_usd_h or 0)
+
+
+async def test_the_container_disk_is_a_setting_that_is_priced_and_sent(quick: Served) -> None:
+    usual = await cheap(quick)
+    settings = {**quick.cloud.environment(str(quick.http.base_url)), "RUNPOD_CONTAINER_DISK_GB": "120"}
+    clock = SteppedClock()
+    roomy = REGISTRY["runpod"].connect(settings, clock, LocalPacer(clock, 0))
+    offer = await cheap(replace(quick, provider=roomy))
+    hundred_gb = Decimal(100) * Decimal("0.10") / 720
+    assert abs(offer.storage_usd_h - usual.storage_usd_h - hundred_gb) < Decimal("0.00001")
+    assert offer.storage_stopped_usd_h == usual.storage_stopped_usd_h
+    made = await create(replace(quick, provider=roomy))
+    assert made.storage_usd_h == offer.storage_usd_h
+    await roomy.close()
 
 
 async def test_a_restart_changes_the_port_and_may_show_the_old_one(quick: Served) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from ledger.values import Clock, GpuConstraint, Grant
 from providers.base import (
@@ -59,12 +59,18 @@ CAPABILITIES = Capabilities(
 
 
 class RunPodConfig(BaseModel):
-    """How to reach one RunPod account. `base_url` is the REST v2 base; GraphQL is looked for beside it."""
+    """How to reach one RunPod account. `base_url` is the REST v2 base; GraphQL is looked for beside it.
+
+    `container_disk_gb` holds the image and is wiped by a stop; the disk that people ask for is the volume beside it.
+    """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
     api_key: Credential = SecretStr("")
     base_url: str = "https://api.runpod.io/v2"
+    container_disk_gb: int = Field(
+        default=pods.CONTAINER_DISK_GB, ge=10, le=1000, description="GB of a pod's container disk, for the image."
+    )
 
     @property
     def root(self) -> str:
@@ -83,6 +89,7 @@ class RunPodProvider:
         self._key = key
         self._clock = clock
         self.account = fingerprint(key)
+        self._container_gb = config.container_disk_gb
         pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), _groups)
         self._http = CloudHttp(CLOUD, config.root, {"Authorization": f"Bearer {key}"}, clock, pacing=pacing)
 
@@ -96,7 +103,8 @@ class RunPodProvider:
             return ()
         first = max(1, constraint.count_min)
         counts = range(first, min(constraint.count_max, catalogue.COUNT_MAX) + 1)[: max(1, pages)]
-        asked = [catalogue.Page(t, c, disk_gb, self._clock.now()) for c in counts for t in catalogue.TIERS]
+        at = self._clock.now()
+        asked = [catalogue.Page(t, c, disk_gb, at, self._container_gb) for c in counts for t in catalogue.TIERS]
         # Every page is awaited before the first error is raised, so that no call is left running behind it.
         answers = await asyncio.gather(*(self._page(page, constraint) for page in asked), return_exceptions=True)
         found: tuple[Offer, ...] = ()
@@ -152,7 +160,7 @@ class RunPodProvider:
 
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST /v2/pods`. Only a 201 with an id is a yes; `outcomes.CREATE_OUTCOMES` lists every no."""
-        body = pods.create_body(spec)
+        body = pods.create_body(spec, self._container_gb)
         reply = await self._http.send_once("POST", "/v2/pods", json=body)
         if not reply.ok:
             raise create_error(reply, [self._key, *body["env"].values()])

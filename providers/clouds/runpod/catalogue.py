@@ -31,9 +31,9 @@ _STOCK: Mapping[str, Stock] = {s.value.upper(): s for s in Stock}
 _MICRO = Decimal("0.000001")
 
 
-def storage_usd_h(disk_gb: int) -> Decimal:
+def storage_usd_h(disk_gb: int, container_gb: int = CONTAINER_DISK_GB) -> Decimal:
     """What the container disk and the volume for `disk_gb` cost per hour while running."""
-    return ((CONTAINER_DISK_GB + volume_gb(disk_gb)) * DISK_USD_GB_MONTH / HOURS_PER_MONTH).quantize(_MICRO)
+    return ((container_gb + volume_gb(disk_gb)) * DISK_USD_GB_MONTH / HOURS_PER_MONTH).quantize(_MICRO)
 
 
 def storage_stopped_usd_h(disk_gb: int) -> Decimal:
@@ -49,6 +49,7 @@ class Page:
     count: int
     disk_gb: int
     at: datetime
+    container_gb: int = CONTAINER_DISK_GB
 
 
 def query(tier: str, count: int) -> dict[str, str]:
@@ -150,7 +151,7 @@ def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: P
     prices = row.get("price")
     each = decimal(prices.get(page.tier.lower())) if isinstance(prices, dict) else None
     gpu_usd_h = None if each is None else each * page.count
-    storage = storage_usd_h(page.disk_gb)
+    storage = storage_usd_h(page.disk_gb, page.container_gb)
     # A price that is no price must stay visible as such: the disk's cents on top would make it look like a bargain.
     total = gpu_usd_h + storage if gpu_usd_h is not None and gpu_usd_h > 0 else gpu_usd_h
     ticket = {"gpu_id": row["id"], "cloud": page.tier}

@@ -13,7 +13,8 @@ from providers.base import Charge, InstanceSpec, InstanceStatus, ObservedInstanc
 from providers.clouds.runpod.outcomes import CLOUD
 from providers.errors import InvalidSpec, UnexpectedResponse
 
-#: The container disk holds the image and is wiped by stop and restart. The disk that was asked for is the volume.
+#: Unless set otherwise. The container disk holds the image and is wiped by stop and restart; the disk that was asked
+#: for is the volume.
 CONTAINER_DISK_GB = 20
 HOURS_PER_MONTH = Decimal(720)
 DISK_USD_GB_MONTH = Decimal("0.10")
@@ -42,7 +43,7 @@ def volume_gb(disk_gb: int) -> int:
     return max(VOLUME_MIN_GB, disk_gb)
 
 
-def create_body(spec: InstanceSpec) -> dict[str, Any]:
+def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> dict[str, Any]:
     """The JSON of `POST /v2/pods`. Raises `InvalidSpec` for what RunPod is known to refuse or to misread."""
     ticket = spec.offer.ticket
     if "gpu_id" not in ticket or "cloud" not in ticket:
@@ -57,7 +58,7 @@ def create_body(spec: InstanceSpec) -> dict[str, Any]:
         # The service's default is SECURE, about twice the price, so the tier is always sent.
         "cloud": ticket["cloud"],
         "gpu": {"id": ticket["gpu_id"], "count": spec.offer.gpu_count},
-        "disk": CONTAINER_DISK_GB,
+        "disk": container_gb,
         "mounts": {"persistent": {"size": volume_gb(spec.disk_gb), "path": VOLUME_PATH}},
         "ports": ["22/tcp"],
         "env": _environment(spec),
