@@ -13,7 +13,16 @@ import uvicorn
 @asynccontextmanager
 async def serving(app: Any) -> AsyncIterator[str]:
     """Serve `app` and yield its base URL."""
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on", ws="websockets-sansio")
+    config = uvicorn.Config(
+        app,
+        host="127.0.0.1",
+        port=0,
+        log_level="warning",
+        lifespan="on",
+        ws="websockets-sansio",
+        # A request that a failed test still holds must not keep its teardown for ever.
+        timeout_graceful_shutdown=5,
+    )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     try:

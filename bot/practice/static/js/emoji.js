@@ -9,7 +9,7 @@ const EMOJI = {
   hourglass: "⌛", hourglass_flowing_sand: "⏳", inbox_tray: "📥", information_source: "ℹ️", key: "🔑",
   large_blue_circle: "🔵", large_green_circle: "🟢", large_orange_circle: "🟠", large_yellow_circle: "🟡", link: "🔗",
   lock: "🔒", mag: "🔍", memo: "📝", money_with_wings: "💸", moneybag: "💰", no_entry: "⛔", no_entry_sign: "🚫",
-  ok_hand: "👌", package: "📦", page_facing_up: "📄", ping_pong: "🏓", question: "❓", raised_hand: "✋", receipt: "🧾",
+  bank: "🏦", scroll: "📜", ok_hand: "👌", package: "📦", page_facing_up: "📄", ping_pong: "🏓", question: "❓", raised_hand: "✋", receipt: "🧾",
   red_circle: "🔴", repeat: "🔁", robot_face: "🤖", rocket: "🚀", rotating_light: "🚨", shield: "🛡️",
   shopping_trolley: "🛒", shopping_cart: "🛒", skull: "💀", snowflake: "❄️", sparkles: "✨", star: "⭐", stopwatch: "⏱️",
   tada: "🎉", thinking_face: "🤔", thumbsdown: "👎", thumbsup: "👍", timer_clock: "⏲️", trophy: "🏆", unlock: "🔓",
