@@ -31,6 +31,8 @@ from ledger.writer import SharedWriter
 BUSY_TIMEOUT_MS = 15_000
 READERS = 4
 POOL_SIZE = 8
+#: Transactions hold no network call, so one that does nothing for this long belongs to a process that stands still.
+IDLE_IN_TRANSACTION_MS = 10_000
 
 PRAGMAS = (
     f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}",  # First, so that the others wait for a process that starts beside us.
@@ -79,7 +81,15 @@ class Database:
             self._reader = _sqlite_engine(url, size=READERS, begin="BEGIN", pragmas=(*PRAGMAS, "PRAGMA query_only=ON"))
             self._shared = SharedWriter(self._writer)
         else:
-            self._writer = create_async_engine(url, pool_size=POOL_SIZE, max_overflow=POOL_SIZE, pool_pre_ping=True)
+            # A replica that is paused in the middle of a transaction must not keep its rows from all others for ever.
+            settings = {"idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS)}
+            self._writer = create_async_engine(
+                url,
+                pool_size=POOL_SIZE,
+                max_overflow=POOL_SIZE,
+                pool_pre_ping=True,
+                connect_args={"server_settings": settings},
+            )
             self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._write_session = async_sessionmaker(self._writer, expire_on_commit=False, info={"writes": True})
         self._read_session = async_sessionmaker(self._reader, expire_on_commit=False, autoflush=False)

@@ -287,3 +287,8 @@ async def test_on_a_full_disk_what_was_acknowledged_is_stored(sqlite_db: Databas
     assert stored == ({"small"} if outcomes[0] is None else set())
     async with sqlite_db.write() as tx:
         tx.add(Mark(name="after", value="", at=START))
+
+
+async def test_a_transaction_of_a_process_that_stands_still_is_ended_by_postgresql(pg_db: Database) -> None:
+    async with pg_db.read() as tx:
+        assert await tx.scalar(text("SELECT current_setting('idle_in_transaction_session_timeout')")) == "10s"
