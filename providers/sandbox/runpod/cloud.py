@@ -48,6 +48,7 @@ class RunPodSandbox(SandboxCloud):
             "RUNPOD_REST_V2_URL": f"{url}/v2",
             "RUNPOD_GRAPHQL_URL": f"{url}/graphql",
             "RUNPOD_API_BASE_URL": url,
+            "RUNPOD_CONTAINER_DISK_GB": "20",
         }
 
     def routes(self) -> list[BaseRoute]:
