@@ -73,21 +73,18 @@ class SafeString(TypeDecorator[str]):
         return None if value is None else storable(value)
 
 
+#: JSONB on PostgreSQL, text on SQLite: for values that `storable_json` has seen already.
+CHECKED_JSON: TypeEngine[Any] = JSON().with_variant(JSONB(), "postgresql")
+
+
 class Json(TypeDecorator[Any]):
-    """A JSON value: JSONB on PostgreSQL, text on SQLite."""
+    """A JSON value, made storable as it is bound."""
 
-    impl = JSON
+    impl = CHECKED_JSON
     cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(JSONB() if dialect.name == "postgresql" else JSON())
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         return storable_json(value)
-
-
-#: The same column for values that `storable_json` has seen already, which need no second look.
-CHECKED_JSON: TypeEngine[Any] = JSON().with_variant(JSONB(), "postgresql")
 
 
 class MicroUsd(TypeDecorator[Decimal]):

@@ -25,13 +25,13 @@ def _lock_of(of: Any) -> Any:
     return select(Request.id).where(Request.id == root.scalar_subquery()).with_for_update(key_share=True, of=Request)
 
 
-#: The key of PostgreSQL's advisory lock for the policy's own approvals; any number that nothing else here uses.
+#: Keys of PostgreSQL's advisory locks, any numbers that nothing else here uses: for the policy's own approvals, the
+#: budgets, and the seals of the journal.
 _STANDING = 7_301
-#: The first of two keys for a person's own requests.
-_REQUESTER = 7_302
-#: The same for the budgets.
 _BUDGETS = 7_302
 _SEALS = 7_303
+#: The first of two keys; the second stands for a person.
+_REQUESTER = 7_304
 
 _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.

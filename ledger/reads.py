@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.doors import Whose
+from ledger.locks import lock_family
 from ledger.lookups import current_quote, override_of, session_of
 from ledger.models import (
     Approval,
@@ -218,6 +219,15 @@ async def resolve(tx: AsyncSession, text: str) -> tuple[Request, Session | None]
         raise LookupError(f"more than one request or session ends in “{wanted}”; give more of its characters")
     (request,) = requests.values()
     return request, await session_of(tx, request.id)
+
+
+async def session_to_change(tx: AsyncSession, text: str) -> Session | None:
+    """The session that `text` names, as it is under its family's lock. None, or LookupError, as `resolve` has it."""
+    _, found = await resolve(tx, text)
+    if found is None:
+        return None
+    await lock_family(tx, Session, found.id)
+    return await tx.get_one(Session, found.id, populate_existing=True)
 
 
 async def journal(tx: AsyncSession, subjects: Collection[str]) -> list[Event]:

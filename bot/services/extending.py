@@ -19,11 +19,10 @@ from bot.services.context import Context
 from bot.services.offers import estimate_to_json, offer_from_json, offer_to_json
 from bot.services.settling import ends_at, paid_until
 from ledger.events import announce, record
-from ledger.locks import lock_family
 from ledger.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
 from ledger.models import Approval, GrantRow, Instance, Option, Quote, Request, Session, Token
 from ledger.moves import move
-from ledger.reads import resolve
+from ledger.reads import session_to_change
 from ledger.states import GrantState, NotificationKind, RequestState, SessionState
 from ledger.values import Actor, ActorKind, GrantKind, JobRequest, new_id, short_id
 from ledger.writes import Tx, amend
@@ -37,11 +36,9 @@ async def extend(ctx: Context, command: Extend) -> Reply:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            _, found = await resolve(tx, command.session)
-            if found is None:
+            session = await session_to_change(tx, command.session)
+            if session is None:
                 return Reply(False, "no_session", "That request has no session whose time could be extended.")
-            await lock_family(tx, Session, found.id)
-            session = await tx.get_one(Session, found.id, populate_existing=True)
             reply = await _extend(ctx, tx, session, command, now)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")

@@ -17,7 +17,7 @@ from ledger.locks import lock_family
 from ledger.lookups import instances_of_session, next_numbers, open_starts
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import StaleMove, move
-from ledger.reads import resolve
+from ledger.reads import session_to_change
 from ledger.states import GrantState, InstanceState, NotificationKind, SessionState
 from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
 from ledger.writes import Tx, amend
@@ -38,11 +38,9 @@ async def switch(ctx: Context, command: Switch) -> Reply:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            _, found = await resolve(tx, command.session)
-            if found is None:
+            session = await session_to_change(tx, command.session)
+            if session is None:
                 return Reply(False, "no_session", "That request has no session yet.")
-            await lock_family(tx, Session, found.id)
-            session = await tx.get_one(Session, found.id, populate_existing=True)
             reply = await order(ctx, tx, session, command, now)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import text
 
 from bot.api.app import routes
 from bot.api.desk import ApiSettings
@@ -132,18 +133,18 @@ async def test_wrong_keys_are_counted_per_address(sqlite_db: Database, clock: St
 
 
 async def test_an_error_of_ours_is_an_incident_and_says_nothing(
-    sqlite_door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    sqlite_door: Door, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = await sqlite_door.key()
-
-    def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("password=hunter2 was refused")
-
-    monkeypatch.setattr(sqlite_door.w.ctx.catalog, "inventory", broken)
-    answer = await sqlite_door.call("GET", "/inventory", key)
+    async with sqlite_door.w.ctx.db.write() as tx:
+        await tx.execute(text("ALTER TABLE ssh_keys RENAME TO mislaid"))
+    answer = await sqlite_door.call("GET", "/ssh-key", key)
+    async with sqlite_door.w.ctx.db.write() as tx:
+        await tx.execute(text("ALTER TABLE mislaid RENAME TO ssh_keys"))
     assert (answer.status_code, code_of(answer)) == (500, "internal")
-    assert "hunter2" not in answer.text
-    assert answer.json()["detail"].split()[-1].rstrip(".") in caplog.text
+    assert "ssh_keys" not in answer.text
+    incident = answer.json()["detail"].split()[-1].rstrip(".")
+    assert any(incident in line and "ssh_keys" in line for line in caplog.text.split("ERROR"))
 
 
 async def test_the_same_call_twice_does_it_once(door: Door) -> None:

@@ -1,0 +1,64 @@
+"""The words that change a running session, and the language read from pairs instead of a line."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from bot.rules.grammar import Command, GrammarError, parse, said
+from bot.rules.policy import Policy
+
+
+def test_more_hours_with_their_reason() -> None:
+    found = parse('extend s-1a2b 2h for="one more epoch"')
+    assert isinstance(found, Command)
+    assert (found.target, found.hours, found.text) == ("s-1a2b", Decimal(2), "one more epoch")
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "says"),
+    [
+        ("extend s-1a2b", "", "Say how much more, such as 2h or 90m."),
+        ("extend s-1a2b 2h 3h", "3h", "takes one time and one reason"),
+        ("extend s-1a2b 2h spot=no", "spot=no", "takes one time and one reason"),
+        ("extend s-1a2b soon", "soon", ""),
+        ("extend", "", "needs the id"),
+        ("done s-1a2b maybe", "maybe", "takes success or failed, and destroy or preserve"),
+        ("done s-1a2b ok success", "success", "takes success or failed, and destroy or preserve"),
+        ("done s-1a2b keep destroy", "destroy", "takes success or failed, and destroy or preserve"),
+    ],
+)
+def test_a_wrong_word_is_named(line: str, word: str, says: str) -> None:
+    found = parse(line)
+    assert isinstance(found, GrammarError)
+    assert (found.word, says in found.message) == (word, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "how", "disk"),
+    [
+        ("", "success", "destroy"),
+        (" failed", "failed", "destroy"),
+        (" preserve", "success", "preserve"),
+        (" failure keep", "failed", "preserve"),
+    ],
+)
+def test_how_the_work_went_and_what_happens_to_the_disk(words: str, how: str, disk: str) -> None:
+    found = parse("done s-1a2b" + words)
+    assert isinstance(found, Command)
+    assert (found.action, found.text) == (how, disk)
+
+
+def test_pairs_say_the_same_as_a_line() -> None:
+    line = parse('provision 2xA100 3h for="a b"')
+    pairs = said("provision", [("gpu", "A100"), ("count", "2"), ("hours", "3h"), ("for", "a b")], Policy())
+    assert isinstance(line, Command)
+    assert isinstance(pairs, Command)
+    assert pairs.args == line.args
+
+
+def test_a_wrong_pair_is_named_by_its_number() -> None:
+    found = said("provision", [("gpu", "A100"), ("hours", "soon")], Policy())
+    assert isinstance(found, GrammarError)
+    assert (found.position, found.word, found.line) == (2, "hours=soon", "")
