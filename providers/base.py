@@ -153,6 +153,8 @@ class InstanceSpec:
     onstart: str = ""
     #: Dollars per hour for the whole offer; set only for a spot offer.
     bid_usd_h: Decimal | None = None
+    #: What `prepare` found out for the create call, and the sign that its turn was taken; nobody else sets it.
+    ready: Mapping[str, str] | None = None
 
 
 class InstanceStatus(StrEnum):
@@ -296,9 +298,25 @@ class Provider(Protocol):
         """
         ...
 
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """The same offer as it is sold now, asked as narrowly as the cloud can; None when it is gone.
+
+        It depends on no page: an offer that a deep search found is asked for as quickly as the cheapest one.
+        """
+        ...
+
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """Everything before the create that may fail, wait or be repeated; returns what `create` is to send.
+
+        It ends by waiting for the create's turn, so that the call itself waits for nothing. `RateLimited` when the
+        turn is too far away; other errors are definite, but for `OutcomeUnknown`: this create was sent before.
+        """
+        ...
+
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """Send exactly one create call, on a fresh connection, never repeated by any layer below.
 
+        A `spec` that was not prepared is prepared first.
         Returns when the cloud confirmed an instance (its id is in the answer). Raises an error whose `definite_no` is
         true when nothing was created, and `OutcomeUnknown` for everything else. An instance that the cloud says it
         made while reporting failure raises `OutcomeUnknown` too: the sweep finds it by its name.
@@ -351,6 +369,16 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
+
+
+def only(offer: Offer) -> GpuConstraint:
+    """The constraint that this offer meets and that as few others as possible meet."""
+    return GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
+
+
+def same(found: tuple[Offer, ...], offer: Offer) -> Offer | None:
+    """The offer of that key among these."""
+    return next((fresh for fresh in found if fresh.key == offer.key), None)
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:

@@ -109,17 +109,25 @@ class CloudHttp:
             await self._clock.sleep(BACKOFF_S * 2 ** (attempt - 1))
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> Reply:
-        """A create: one attempt on a connection of its own, so that no pooled connection dies half-way.
+    async def turn(self, method: str, path: str) -> None:
+        """Wait for the turn of a call that `send_once` makes next. `RateLimited` when it is too far away."""
+        forbid_in_transaction(f"{self.cloud} create")
+        if self._pacing is not None:
+            await self._pacing.turn(self._clock, self._groups(method, path))
 
-        Raises `RateLimited` when its turn is too far away, `NotSent` when no connection was made, and
-        `OutcomeUnknown` for every other transport failure. The adapter judges the status; a 5xx must become
+    async def send_once(self, method: str, path: str, *, timeout_s: float = 90.0, **kwargs: Any) -> Reply:
+        """A create whose `turn` was taken: one attempt on a connection of its own, so that none dies half-way.
+
+        It waits for nothing: who sends it has committed that it is sent. Raises `NotSent` when no connection was
+        made, and `OutcomeUnknown` for every other transport failure. The adapter judges the status; a 5xx must become
         `OutcomeUnknown` there.
         """
         forbid_in_transaction(f"{self.cloud} create")
         async with self._new_client() as client:
             try:
-                return await self._paced(client, method, path, {**kwargs, "timeout": timeout_s})
+                reply = await _exchange(client, method, path, {**kwargs, "timeout": timeout_s})
+                await self._heard(self._groups(method, path), reply)
+                return reply
             except _NEVER_SENT as error:
                 raise NotSent(self.cloud, f"{self.cloud} could not be reached, so nothing was sent") from error
             except httpx.HTTPError as error:
@@ -130,13 +138,19 @@ class CloudHttp:
     async def _paced(
         self, client: httpx.AsyncClient, method: str, path: str, kwargs: dict[str, Any], pace: str | None = None
     ) -> Reply:
-        if self._pacing is None:
-            return await _exchange(client, method, path, kwargs)
-        groups = (pace,) if pace else self._pacing.groups(method, path)
-        await self._pacing.turn(self._clock, groups)
+        groups = (pace,) if pace else self._groups(method, path)
+        if self._pacing is not None:
+            await self._pacing.turn(self._clock, groups)
         reply = await _exchange(client, method, path, kwargs)
-        await self._pacing.heard(groups, reply.status, reply.headers)
+        await self._heard(groups, reply)
         return reply
+
+    def _groups(self, method: str, path: str) -> tuple[str, ...]:
+        return self._pacing.groups(method, path) if self._pacing is not None else ()
+
+    async def _heard(self, groups: tuple[str, ...], reply: Reply) -> None:
+        if self._pacing is not None:
+            await self._pacing.heard(groups, reply.status, reply.headers)
 
     def json(self, reply: Reply) -> Any:
         """The parsed body; `UnexpectedResponse` when it is not JSON."""

@@ -53,6 +53,11 @@ class Turn:
 class Pacer(Protocol):
     """Hands out turns. One name is one group of calls of one account at one cloud, wherever its callers run."""
 
+    @property
+    def scale(self) -> float:
+        """What every documented interval is multiplied by; an adapter that spaces its own questions keeps to it."""
+        ...
+
     async def reserve(self, name: str, pace: Pace) -> Turn:
         """Take the next turn of `name`; nothing is taken when it is further away than `pace.wait_max_s`."""
         ...
@@ -67,13 +72,13 @@ class LocalPacer:
 
     def __init__(self, clock: Clock, scale: float = 1.0) -> None:
         self._clock = clock
-        self._scale = scale
+        self.scale = scale
         #: name → `clock.monotonic` at which the group would be free.
         self._free_at_s: dict[str, float] = {}
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
         """The protocol says what it does."""
-        now_s, every_s = self._clock.monotonic(), pace.every_s * self._scale
+        now_s, every_s = self._clock.monotonic(), pace.every_s * self.scale
         free_at_s = max(self._free_at_s.get(name, now_s), now_s)
         wait_s = max(free_at_s - every_s * (pace.burst - 1) - now_s, 0.0)
         if wait_s > pace.wait_max_s:
@@ -83,7 +88,7 @@ class LocalPacer:
 
     async def hold(self, name: str, pause_s: float) -> None:
         """The protocol says what it does."""
-        until_s = self._clock.monotonic() + pause_s * min(self._scale, 1.0)
+        until_s = self._clock.monotonic() + pause_s * min(self.scale, 1.0)
         self._free_at_s[name] = max(self._free_at_s.get(name, until_s), until_s)
 
 

@@ -163,17 +163,8 @@ class Catalog:
 
     async def reprice(self, offer: Offer, disk_gb: int) -> Offer | None:
         """The same offer as it is sold now, or None when it is gone. Raises `ProviderError` when nobody knows."""
-        exact = GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
-        provider = self._providers[offer.cloud]
-        # What people choose is cheap, so it is on the first page; deeper ones take seconds that somebody waits.
-        for pages in (1, DEEPER_PAGES):
-            found = await provider.offers(exact, disk_gb=disk_gb, spot=offer.spot, pages=pages)
-            same = next((fresh for fresh in found if fresh.key == offer.key), None)
-            if same is not None:
-                return _in_micros(same)
-            if len(found) < FULL_PAGE // 2:
-                break  # The cloud's own page holds a few more than what fits here, and this one was not full.
-        return None
+        fresh = await self._providers[offer.cloud].requote(offer, disk_gb=disk_gb)
+        return None if fresh is None else _in_micros(fresh)
 
     async def close(self) -> None:
         """Stop the look-ups that nobody waits for."""

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
 
 from bot.rules.affordable import cannot_pay
 from bot.rules.placement import CLOUD_WIDE
@@ -19,6 +18,7 @@ from bot.services import asking, recovery
 from bot.services.checks import refusal
 from bot.services.context import Context
 from bot.services.offers import offer_from_json, offer_to_json
+from bot.services.ordering import authority, order
 from bot.services.paging import alone, page, page_in
 from bot.services.placing import try_next
 from bot.services.settling import adopt, settle
@@ -28,7 +28,7 @@ from ledger.lookups import public_key
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import StaleMove, move
 from ledger.states import GrantState, InstanceState, SessionState
-from ledger.values import SYSTEM, Grant, GrantKind, JobRequest
+from ledger.values import SYSTEM, Grant, JobRequest
 from ledger.writes import Tx
 from providers.base import InstanceSpec, NotSeen, Offer, Provider, quarantine
 from providers.errors import OutcomeUnknown, ProviderError, RateLimited
@@ -138,8 +138,8 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         await _refused(ctx, work, "insufficient_funds", f"{poor}.")
     elif verdict.outcome is RequoteOutcome.ASK_AGAIN:
         await _ask_again(ctx, work, verdict.code, verdict.sentence)
-    elif await _commit_to_send(ctx, work, held, fresh):
-        await _create(ctx, work, provider, fresh)
+    else:
+        await _order(ctx, work, held, provider, fresh)
 
 
 async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | ProviderError | None:
@@ -197,15 +197,36 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer) 
     return True
 
 
-async def _create(ctx: Context, work: _Work, provider: Provider, fresh: Offer) -> None:
-    """The one call. Whatever it answers is applied, even if our claim ran out meanwhile: it is knowledge."""
-    image = work.job.image or ctx.policy.image(fresh.cloud)
-    bid = (fresh.gpu_usd_h or fresh.price_usd_h) if fresh.spot else None
-    # Where a create hands over a program, the person's command is the whole of it.
-    program = (work.job.run or "") if provider.capabilities.batch else ""
-    spec = InstanceSpec(work.instance.name, fresh, image, work.job.disk_gb, work.keys, onstart=program, bid_usd_h=bid)
+async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fresh: Offer) -> None:
+    """Whatever may fail, wait or be repeated comes first; then the commitment, and at once the call.
+
+    So a row in SENDING waits for nobody's turn, and what stands in it may have reached the cloud.
+    """
+    grant = authority(work.grant, work.instance.label)
+    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider)
+    sent_before = ""
     try:
-        observed = await provider.create(spec, _grant(work))
+        spec = await provider.prepare(spec, grant)
+    except RateLimited as error:
+        await _wait(ctx, work, held, error)
+        return
+    except OutcomeUnknown as error:
+        sent_before = f"{error.message}."
+    except ProviderError as error:
+        await _refused(ctx, work, error.code, f"{error.message}.")
+        return
+    if not await _commit_to_send(ctx, work, held, fresh):
+        return
+    if sent_before:
+        await _unclear(ctx, work, sent_before)
+        return
+    await _create(ctx, work, provider, spec, grant)
+
+
+async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceSpec, grant: Grant) -> None:
+    """The one call. Whatever it answers is applied, even if our claim ran out meanwhile: it is knowledge."""
+    try:
+        observed = await provider.create(spec, grant)
     except ProviderError as error:
         if error.definite_no and not isinstance(error, OutcomeUnknown):
             await _refused(ctx, work, error.code, f"{error.message}.")
@@ -215,20 +236,6 @@ async def _create(ctx: Context, work: _Work, provider: Provider, fresh: Offer) -
     async with ctx.db.write() as tx:
         await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
     ctx.hints.sweep.set()
-
-
-def _grant(work: _Work) -> Grant:
-    row = work.grant
-    return Grant(
-        row.id,
-        row.request_id,
-        GrantKind(row.kind),
-        work.instance.label,
-        row.price_cap_usd_h,
-        row.total_cap_usd,
-        Decimal(row.hours),
-        row.until,
-    )
 
 
 async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:

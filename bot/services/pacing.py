@@ -22,12 +22,12 @@ class LedgerPacer:
     def __init__(self, db: Database, clock: Clock, scale: float = 1.0) -> None:
         self._db = db
         self._clock = clock
-        self._scale = scale
+        self.scale = scale
         self._alone = LocalPacer(clock, scale)
 
     async def reserve(self, name: str, pace: Pace) -> Turn:
         """The protocol says what it does."""
-        every = timedelta(seconds=pace.every_s * self._scale)
+        every = timedelta(seconds=pace.every_s * self.scale)
         ahead, patience = every * (pace.burst - 1), timedelta(seconds=pace.wait_max_s)
         try:
             wait, taken = await turns.take(
@@ -40,7 +40,7 @@ class LedgerPacer:
 
     async def hold(self, name: str, pause_s: float) -> None:
         """The protocol says what it does."""
-        until = self._clock.now() + timedelta(seconds=pause_s * min(self._scale, 1.0))
+        until = self._clock.now() + timedelta(seconds=pause_s * min(self.scale, 1.0))
         try:
             await turns.hold(self._db, name, until)
         except turns.TurnsUnavailable as error:

@@ -9,6 +9,7 @@ import pytest
 from ledger.values import AbsenceRule, ProofOfEnd
 from providers.base import InstanceStatus, Listing, NotSeen
 from providers.errors import OutcomeUnknown, ProviderError, Unsupported
+from providers.pacing import LocalPacer
 from tests.contract.served import DISK_GB, LABEL, NAME, OTHER, PROGRAM_S, Bench, banner
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,6 +28,22 @@ async def test_a_created_instance_is_found_by_name_by_id_and_in_the_list(bench: 
     assert [(i.ref, i.name) for i in listing.items] == [(made.ref, NAME)]
     assert listing.account == bench.provider.account
     assert listing.at == bench.clock.now()
+
+
+async def test_after_its_preparation_a_create_is_one_call_that_waits_for_nobody(bench: Bench) -> None:
+    offer = await bench.offer()
+    paced = bench.replica(LocalPacer(bench.clock))
+    try:
+        await paced.prepare(bench.spec(offer, OTHER), bench.grant(OTHER))
+        ready = await paced.prepare(bench.spec(offer), bench.grant())
+        at, calls = bench.clock.monotonic(), len(bench.engine.calls)
+        made = await paced.create(ready, bench.grant())
+    finally:
+        await paced.close()
+
+    assert bench.clock.monotonic() == at
+    assert len(bench.engine.calls) == calls + 1
+    assert [(one.ref, one.name) for one in bench.truth()] == [(made.ref, NAME)]
 
 
 async def test_it_is_what_was_asked(bench: Bench) -> None:

@@ -129,6 +129,31 @@ async def test_a_price_that_moves_is_seen_at_once(bench: Bench) -> None:
     assert (again[offer.key].price_usd_h or Decimal(0)) > offer.price_usd_h * Decimal("1.5")
 
 
+async def test_an_offer_from_a_deep_page_is_asked_for_alone(bench: Bench) -> None:
+    wide = GpuConstraint(count_max=8)
+    found = await bench.provider.offers(wide, disk_gb=DISK_GB, spot=None, pages=8)
+    chosen = [*filter(bench.usable, found)][-1]
+    bench.step(1)
+    bench.engine.calls.clear()
+    fresh = await bench.provider.requote(chosen, disk_gb=DISK_GB)
+    reads = len(bench.engine.calls)
+
+    assert fresh is not None
+    assert fresh.fetched_at == bench.clock.now()
+    assert (fresh.key, fresh.gpu, fresh.gpu_count, fresh.spot, fresh.price_usd_h, fresh.ticket) == (
+        chosen.key, chosen.gpu, chosen.gpu_count, chosen.spot, chosen.price_usd_h, chosen.ticket,
+    )  # fmt: skip
+    # A batch cloud's one offer is made of its quota and its active runs.
+    assert reads == 1 or (bench.able.batch and reads <= 3)
+    if not bench.able.free:
+        assert bench.sandbox.reprice(chosen.key, Decimal(2)) > 0
+        dearer = await bench.provider.requote(chosen, disk_gb=DISK_GB)
+        assert dearer is not None
+        assert (dearer.price_usd_h or 0) > (chosen.price_usd_h or 0)
+    assert bench.sandbox.withdraw("*") > 0
+    assert await bench.provider.requote(chosen, disk_gb=DISK_GB) is None
+
+
 async def test_an_offer_that_somebody_else_took_cannot_be_bought(bench: Bench) -> None:
     offer = await bench.offer()
     assert bench.sandbox.withdraw("*") > 0

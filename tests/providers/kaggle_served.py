@@ -14,6 +14,7 @@ import httpx
 from ledger.values import GpuConstraint, Grant, GrantKind
 from providers.base import InstanceSpec, ObservedInstance, Offer
 from providers.clouds.kaggle import KaggleConfig, KaggleProvider
+from providers.pacing import LocalPacer
 from providers.clouds.kaggle.runs import offer as the_offer
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import Engine, SandboxTiming
@@ -70,7 +71,7 @@ async def running(timing: SandboxTiming | None = None, **config: Any) -> AsyncIt
     async with serving(build_app({"kaggle": cloud}, tick_s=None)) as base:
         url = f"{base}/kaggle"
         given = {"username": cloud.USERNAME, "key": cloud.API_KEY, "base_url": url, **config}
-        provider = KaggleProvider(KaggleConfig(**given), clock)
+        provider = KaggleProvider(KaggleConfig(**given), clock, LocalPacer(clock, 0))
         login = (cloud.USERNAME, cloud.API_KEY)
         try:
             async with httpx.AsyncClient(base_url=url, auth=login, trust_env=False) as http:

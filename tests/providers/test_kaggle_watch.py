@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from ledger.values import ProofKind, ProofOfEnd
 from providers.base import InstanceStatus, NotSeen
-from providers.clouds.kaggle import CAPABILITIES
+from providers.clouds.kaggle import CAPABILITIES, KaggleConfig, KaggleProvider
 from providers.errors import (
     AuthFailed,
     InvalidSpec,
@@ -45,6 +45,20 @@ async def test_a_status_that_is_absent_means_queued(kaggle: Served) -> None:
 
     seen = await get(kaggle, made.ref)
     assert (seen.status, seen.status_text) == (InstanceStatus.PENDING, "QUEUED")
+
+
+async def test_one_run_is_asked_about_twice_a_minute_however_often_it_is_looked_at(kaggle: Served) -> None:
+    made = await create(kaggle)
+    config = KaggleConfig(username=kaggle.cloud.USERNAME, key=kaggle.cloud.API_KEY, base_url=kaggle.url)
+    paced = KaggleProvider(config, kaggle.clock)
+    kaggle.engine.calls.clear()
+    for _ in range(12):
+        await paced.get(made.ref)
+        await paced.list()
+        kaggle.step(10)
+    await paced.close()
+    asked = [call for call in kaggle.engine.calls if call.path.endswith("GetKernelSessionStatus")]
+    assert len(asked) == 4  # At 0, 30, 60 and 90 seconds.
 
 
 async def test_older_words_and_failures_are_read(kaggle: Served) -> None:

@@ -101,12 +101,28 @@ async def test_every_attempt_takes_a_turn_and_a_far_one_is_refused_with_nothing_
         await http.read("GET", "/x")
         assert clock.monotonic() == 6
         await http.read("GET", "/x")
-        for call in (http.read("GET", "/x"), http.send_once("POST", "/x")):
+        for call in (http.read("GET", "/x"), http.turn("POST", "/x")):
             with pytest.raises(RateLimited, match="others are waiting") as caught:
                 await call
             assert caught.value.definite_no
             assert caught.value.retry_after_s == pytest.approx(90)
         assert len(played.requests) == 4
+        await http.close()
+
+
+async def test_a_call_whose_turn_was_taken_is_sent_at_once_and_its_pause_is_kept() -> None:
+    clock = SteppedClock()
+    async with playing(FINE, status(429, "Retry-After: 7\r\n"), FINE) as played:
+        pacing = Pacing("cloudy", "acc", {"any": Pace(3.0)}, LocalPacer(clock), lambda *_: ("any",))
+        http = CloudHttp("cloudy", f"http://127.0.0.1:{played.port}", {}, clock, pacing=pacing)
+        await http.turn("POST", "/x")
+        await http.turn("POST", "/x")
+        assert clock.monotonic() == 3
+        await http.send_once("POST", "/x")
+        await http.send_once("POST", "/x")
+        assert clock.monotonic() == 3
+        await http.turn("POST", "/x")
+        assert clock.monotonic() == 10
         await http.close()
 
 

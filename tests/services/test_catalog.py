@@ -149,39 +149,13 @@ async def test_the_age_of_prices_is_told(w: World, seconds: int, old: str) -> No
     assert market.answers[0].age(w.clock.now()) == f"vast: {len(market.offers)} offers, {old}"
 
 
-class Paged:
-    """A cloud whose first page is full of offers that nobody asked for."""
-
-    def __init__(self, inner: Any, before: int) -> None:
-        self._inner = inner
-        self.before = before
-        self.pages: list[int] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def offers(self, *args: Any, **kwargs: Any) -> tuple[Offer, ...]:
-        found = await self._inner.offers(*args, **kwargs)
-        self.pages.append(kwargs["pages"])
-        others = tuple(replace(found[0], key=f"other{number}") for number in range(self.before))
-        return others if kwargs["pages"] == 1 and self.before else (*others, *found)
-
-
-@pytest.mark.parametrize(("before", "asked"), [(0, [1]), (60, [1, 4])])
-async def test_an_offer_is_priced_afresh_from_the_first_page_that_has_it(
-    w: World, before: int, asked: list[int]
-) -> None:
-    offer = (await w.ctx.catalog.market(JOB, 50)).offers[0]
-    paged = Paged(w.ctx.providers[offer.cloud], before)
-    w.wrap(offer.cloud, lambda _: paged)
+async def test_what_is_about_to_be_bought_is_asked_afresh_and_a_price_is_one_that_the_ledger_keeps(w: World) -> None:
+    offer = next(one for one in (await w.ctx.catalog.market(JOB, 50)).offers if (one.price_usd_h or 0) > 0)
+    w.clouds[offer.cloud].reprice(offer.key, Decimal("1.0333333333"))
     fresh = await w.ctx.catalog.reprice(offer, 50)
     assert fresh is not None
-    assert (fresh.key, paged.pages) == (offer.key, asked)
-
-
-async def test_an_offer_that_is_gone_from_a_short_page_is_gone(w: World) -> None:
-    offer = (await w.ctx.catalog.market(JOB, 50)).offers[0]
-    paged = Paged(w.ctx.providers[offer.cloud], 3)
-    w.wrap(offer.cloud, lambda _: paged)
+    assert fresh.price_usd_h is not None
+    assert offer.price_usd_h is not None
+    assert (fresh.key, fresh.price_usd_h > offer.price_usd_h) == (offer.key, True)
+    assert fresh.price_usd_h == fresh.price_usd_h.quantize(Decimal("0.000001"))
     assert await w.ctx.catalog.reprice(replace(offer, key="nothing"), 50) is None
-    assert paged.pages == [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,8 @@ from providers.base import (
     Offer,
     Preflight,
     SshEndpoint,
+    only,
+    same,
 )
 from providers.errors import (
     AuthFailed,
@@ -91,7 +94,15 @@ class CirrusProvider:
         rows = self._body(await self._http.read("GET", "/offers"))["offers"]
         return tuple(offer for row in rows if (offer := _offer(row, at)) and _fits(offer, constraint))
 
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
+
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        await self._http.turn("POST", "/machines")
+        return replace(spec, ready={})
+
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        spec = spec if spec.ready is not None else await self.prepare(spec, grant)
         body = {
             "offer": spec.offer.key,
             "name": spec.name,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-from datetime import datetime
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
 
 from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
 from providers.base import (
@@ -22,11 +20,15 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
+    only,
+    same,
 )
 from providers.clouds.kaggle import runs
+from providers.clouds.kaggle.config import KaggleConfig
 from providers.clouds.kaggle.outcomes import CLOUD, call_error, pushed
 from providers.clouds.kaggle.output import RunOutput, page
 from providers.clouds.kaggle.quota import Quota, gpu_quota, hours
+from providers.clouds.kaggle.statuses import Statuses
 from providers.errors import (
     AuthFailed,
     InvalidSpec,
@@ -37,11 +39,12 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
-from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.http import CloudHttp, Reply, fingerprint
 from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://www.kaggle.com/settings"
 KERNELS = "/v1/kernels.KernelsApiService"
+PUSH = f"{KERNELS}/SaveKernel"
 COMPETITIONS = "/v1/competitions.CompetitionApiService/ListCompetitions"
 INTROSPECT = "/v1/security.OAuthService/IntrospectToken"
 #: The official client's own page size; whether larger ones are honoured is not documented.
@@ -49,6 +52,8 @@ PAGE_SIZE = 20
 #: More pages than any account has; reaching it means that the tokens lead nowhere.
 PAGES_MAX = 200
 
+#: The status of one run is not asked for more often than this: more was seen to be refused.
+STATUS_EVERY = timedelta(seconds=30)
 #: No limit is documented; what a 429 asks for is kept.
 RATE_LIMITS = {"any": Pace(0.1, burst=20)}
 
@@ -80,46 +85,6 @@ CAPABILITIES = Capabilities(
 )
 
 
-def _user(name: str) -> str:
-    if not all("!" <= character <= "~" and character != "/" for character in name):
-        raise ValueError("a Kaggle user name is printable ASCII without spaces or slashes; copy it from the profile")
-    return name
-
-
-class KaggleConfig(BaseModel):
-    """How to reach one Kaggle account: user name and key, or an access token, which wins when both are set.
-
-    `session_max_h` is the longest session pushed: nine hours were seen, twelve are said to exist. `sessions_max` is
-    how many GPU sessions may run at once, an interactive one on the web page included.
-    """
-
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    username: Annotated[str, AfterValidator(_user)] = ""
-    key: Credential = SecretStr("")
-    api_token: Credential = SecretStr("")
-    base_url: str = "https://api.kaggle.com"
-    session_max_h: float = Field(default=9.0, gt=0, le=12)
-    sessions_max: int = Field(default=2, ge=1, le=16)
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The variables to set, in the classic spelling, when neither kind of credential is complete."""
-        if self.api_token.get_secret_value():
-            return ()
-        pairs = (("KAGGLE_USERNAME", self.username), ("KAGGLE_KEY", self.key.get_secret_value()))
-        return tuple(name for name, value in pairs if not value)
-
-    @property
-    def authorization(self) -> str:
-        """The header's value: `Bearer` for a token, else `Basic`."""
-        token = self.api_token.get_secret_value()
-        if token:
-            return f"Bearer {token}"
-        pair = f"{self.username}:{self.key.get_secret_value()}"
-        return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
 class KaggleProvider:
     """One Kaggle account. The provider contract says what each method promises."""
 
@@ -134,7 +99,9 @@ class KaggleProvider:
         token, key = config.api_token.get_secret_value(), config.key.get_secret_value()
         self._secrets = tuple(secret for secret in (token, key, config.authorization) if secret)
         self.account = fingerprint(token or f"{config.username}:{key}")
-        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer or LocalPacer(clock), lambda *_: ("any",))
+        pacer = pacer or LocalPacer(clock)
+        self._statuses = Statuses(clock, STATUS_EVERY * pacer.scale)
+        pacing = Pacing(CLOUD, self.account, RATE_LIMITS, pacer, lambda *_: ("any",))
         headers = {"Authorization": config.authorization}
         self._http = CloudHttp(CLOUD, config.base_url, headers, clock, pacing=pacing)
 
@@ -154,6 +121,10 @@ class KaggleProvider:
         if await self.active() >= self._config.sessions_max:
             return ()
         return (runs.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
+
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """There is one offer at most."""
+        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
 
     async def quota(self) -> Quota | None:
         """This week's GPU hours; None when Kaggle does not tell them. Read it before and after a run to account it."""
@@ -179,6 +150,8 @@ class KaggleProvider:
         """
         owner, slug, version = runs.split(ref)
         at = self._clock.now()
+        if (known := self._statuses.known(ref)) is not None:
+            return runs.observed(ref, known)
         reply = await self._post(f"{KERNELS}/GetKernelSessionStatus", _status(owner, slug, version))
         error = call_error(reply, self._clock.now(), self._secrets)
         if isinstance(error, InvalidSpec) and 404 in {reply.status, _code(reply)}:
@@ -188,7 +161,9 @@ class KaggleProvider:
             return NotSeen(CLOUD, at)
         if error is not None:
             raise error
-        return runs.observed(ref, self._http.json(reply))
+        seen = runs.observed(ref, self._http.json(reply))
+        self._statuses.heard(ref, reply.body)
+        return seen
 
     async def list(self) -> Listing:
         """Every kernel with the status of its newest run. It proves no absence: runs themselves cannot be listed."""
@@ -216,18 +191,17 @@ class KaggleProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
-        """One push of a new kernel, with the timeout that the grant's hours give.
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """Quota and active runs are read; whatever goes wrong there is a definite no. Then the push's turn.
 
-        Before it, quota and active runs are read; whatever goes wrong there is a definite no. A kernel that has the
-        name already means that this grant's push was sent before, so its outcome is unknown here and nothing is sent:
-        a second push would start a second run.
+        A kernel that has the name already means that this grant's push was sent before, so its outcome is unknown and
+        nothing is sent: a second push would start a second run.
         """
         forbid_in_transaction("kaggle create")
         timeout = runs.timeout_s(grant, self._session_max_s)
         try:
             owner = await self._username()
-            body = runs.push_body(spec, owner, timeout, self._clock.now())
+            runs.push_body(spec, owner, timeout, self._clock.now())
             existing = await self._kernels()
             sent_before = any(spec.name.lower() in (kernel.slug, kernel.name.lower()) for kernel in existing)
             if not sent_before:
@@ -240,7 +214,16 @@ class KaggleProvider:
             ) from error
         if sent_before:
             raise OutcomeUnknown(CLOUD, "kaggle has a kernel of this name already, so the push was sent before")
-        reply = await self._http.send_once("POST", f"{KERNELS}/SaveKernel", json=body)
+        await self._http.turn("POST", PUSH)
+        return replace(spec, ready={"owner": owner})
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """One push of a new kernel, with the timeout that the grant's hours give."""
+        if spec.ready is None:
+            spec = await self.prepare(spec, grant)
+        timeout = runs.timeout_s(grant, self._session_max_s)
+        body = runs.push_body(spec, (spec.ready or {})["owner"], timeout, self._clock.now())
+        reply = await self._http.send_once("POST", PUSH, json=body)
         made = pushed(reply, self._clock.now(), (*self._secrets, *spec.env.values()))
         return runs.fresh(made.path, made.version, spec.name)
 
@@ -368,8 +351,11 @@ class KaggleProvider:
         """The newest run of a kernel; its status is asked for only while it may run at all."""
         if not kernel.may_run(self._clock.now()):
             return runs.outlived(kernel)
-        asked = _status(kernel.owner, kernel.slug, kernel.version)
-        body = await self._call(f"{KERNELS}/GetKernelSessionStatus", asked)
+        body = self._statuses.known(kernel.ref)
+        if body is None:
+            asked = _status(kernel.owner, kernel.slug, kernel.version)
+            body = await self._call(f"{KERNELS}/GetKernelSessionStatus", asked)
+            self._statuses.heard(kernel.ref, body)
         return runs.observed(kernel.ref, body, kernel)
 
     async def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

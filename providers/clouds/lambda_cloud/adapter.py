@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -23,6 +24,8 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
+    only,
+    same,
 )
 from providers.clouds.lambda_cloud import catalogue, history, instances
 from providers.clouds.lambda_cloud.outcomes import CLOUD, call_error, create_error, duplicate, fields, not_there
@@ -46,6 +49,7 @@ RATE_LIMITS = {
     "free second": Pace(1.2, wait_max_s=3.6, shares="any"),
     "launch": Pace(16.0, wait_max_s=40.0),
 }
+LAUNCH = "/instance-operations/launch"
 #: More pages than any account's log has; reaching it means that the tokens lead nowhere.
 PAGES_MAX = 200
 #: How far before the asked period the log is read for the launches of what ran in it.
@@ -112,6 +116,10 @@ class LambdaProvider:
         at = self._clock.now()
         return catalogue.offers(await self._get("/instance-types"), constraint, disk_gb=disk_gb, at=at)
 
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """One answer holds every type."""
+        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
+
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
         """The API has no filter by name, so this reads the whole account."""
         listing = await self.list()
@@ -137,17 +145,25 @@ class LambdaProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
-        """The SSH key first, as a step of its own that may be repeated; then one launch.
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """The SSH key is registered, which may be repeated; then the launch's turn.
 
-        Whatever goes wrong before the launch is a definite no. The launch waits for its turn, and is refused here as
-        `RateLimited` when two others wait already.
+        Whatever goes wrong here is a definite no: `RateLimited` when two others wait for a launch already.
         """
         forbid_in_transaction("lambda create")
-        body = instances.launch_body(spec, self._clock.now())
+        instances.launch_body(spec, self._clock.now())
         material = instances.key_material(spec.public_keys[0]) if spec.public_keys else None
-        body["ssh_key_names"] = [await self._key(material)]
-        reply = await self._http.send_once("POST", "/instance-operations/launch", json=body)
+        key = await self._key(material)
+        await self._http.turn("POST", LAUNCH)
+        return replace(spec, ready={"ssh_key_name": key})
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        """One launch with the registered key."""
+        if spec.ready is None:
+            spec = await self.prepare(spec, grant)
+        body = instances.launch_body(spec, self._clock.now())
+        body["ssh_key_names"] = [(spec.ready or {})["ssh_key_name"]]
+        reply = await self._http.send_once("POST", LAUNCH, json=body)
         data = fields(reply).get("data")
         ids = data.get("instance_ids") if isinstance(data, dict) else None
         if not (reply.ok and isinstance(ids, list) and len(ids) == 1 and isinstance(ids[0], str) and ids[0]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -24,6 +25,8 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
+    only,
+    same,
 )
 from providers.clouds.runpod import catalogue, pods
 from providers.clouds.runpod.outcomes import CLOUD, call_error, create_error, graphql_error
@@ -114,6 +117,14 @@ class RunPodProvider:
             found += answer
         return found
 
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """The one page that holds it: its tier at its count."""
+        tier = offer.ticket.get("cloud", "")
+        if offer.spot or tier not in catalogue.TIERS:
+            return None
+        asked = catalogue.Page(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
+        return same(await self._page(asked, only(offer)), offer)
+
     async def _page(self, page: catalogue.Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
         body = await self._get("/v2/catalog/gpus", catalogue.query(page.tier, page.count))
         return catalogue.offers(body, page, constraint)
@@ -158,8 +169,16 @@ class RunPodProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """The order is checked; then the create's turn."""
+        pods.create_body(spec, self._container_gb)
+        await self._http.turn("POST", "/v2/pods")
+        return replace(spec, ready={})
+
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST /v2/pods`. Only a 201 with an id is a yes; `outcomes.CREATE_OUTCOMES` lists every no."""
+        if spec.ready is None:
+            spec = await self.prepare(spec, grant)
         body = pods.create_body(spec, self._container_gb)
         reply = await self._http.send_once("POST", "/v2/pods", json=body)
         if not reply.ok:

@@ -23,6 +23,8 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
+    only,
+    same,
 )
 from providers.clouds.tensordock import catalogue, legacy, machines
 from providers.clouds.tensordock.outcomes import CLOUD, call_error, create_error, made_id, meaning, not_there
@@ -131,6 +133,10 @@ class TensorDockProvider:
         at = self._clock.now()
         return catalogue.offers(await self._get("/locations"), constraint, disk_gb=disk_gb, at=at)
 
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """One answer holds every location."""
+        return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
+
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
         """The API has no filter by name, so this reads the whole account."""
         listing = await self.list()
@@ -182,10 +188,24 @@ class TensorDockProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """Without a key to bring, the account's own is looked up; then the create's turn."""
+        forbid_in_transaction("tensordock create")
+        secret = None if spec.public_keys else await self._secret()
+        ready = replace(spec, ready={"ssh_secret": secret.id} if secret else {})
+        self._order(ready)
+        await self._http.turn("POST", "/instances")
+        return ready
+
+    def _order(self, spec: InstanceSpec) -> dict[str, Any]:
+        ref = (spec.ready or {}).get("ssh_secret")
+        return machines.create_body(spec, self._image, machines.SshSecret(ref) if ref else None)
+
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST`, which may take more than a minute. A 2xx is a yes only when it names an id and no error."""
-        forbid_in_transaction("tensordock create")
-        body = machines.create_body(spec, self._image, None if spec.public_keys else await self._secret())
+        if spec.ready is None:
+            spec = await self.prepare(spec, grant)
+        body = self._order(spec)
         reply = await self._http.send_once("POST", "/instances", timeout_s=CREATE_TIMEOUT_S, json=body)
         ref = made_id(reply)
         status, _ = meaning(reply)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,6 +24,8 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
+    only,
+    same,
 )
 from providers.clouds.vast import instances, offers
 from providers.clouds.vast.outcomes import CLOUD, call_error, create_error, fields, not_there, start_queued
@@ -118,6 +121,17 @@ class VastProvider:
             found += answer
         return found
 
+    async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
+        """One search for the bundles of its machine: filters by the id of an offer were seen to match nothing."""
+        at, kind, machine = self._clock.now(), offers.BID if offer.spot else offers.ON_DEMAND, offer.machine_id
+        if machine is None or not machine.isdigit():
+            return same(await self.offers(only(offer), disk_gb=disk_gb, spot=offer.spot), offer)
+        body = offers.query(
+            only(offer), disk_gb=disk_gb, kind=kind, verified_only=self._verified_only, machine_id=int(machine)
+        )
+        rows = offers.rows(await self._read("POST", "/api/v0/bundles/", json=body))
+        return same(tuple(offers.translate(rows, only(offer), disk_gb=disk_gb, kind=kind, at=at)), offer)
+
     async def _search(self, constraint: GpuConstraint, disk_gb: int, kind: str, pages: int) -> tuple[Offer, ...]:
         found: dict[str, Offer] = {}
         seen: set[Any] = set()
@@ -185,11 +199,17 @@ class VastProvider:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        """The order is checked; then the create's turn."""
+        instances.create_body(spec)
+        await self._http.turn("PUT", _ask(spec))
+        return replace(spec, ready={})
+
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `PUT`. The table of outcomes is in `providers.clouds.vast.outcomes`."""
-        body = instances.create_body(spec)
-        ask = spec.offer.ticket.get("ask", spec.offer.key)
-        reply = await self._http.send_once("PUT", f"/api/v0/asks/{int(ask)}/", json=body)
+        if spec.ready is None:
+            spec = await self.prepare(spec, grant)
+        reply = await self._http.send_once("PUT", _ask(spec), json=instances.create_body(spec))
         answer = fields(reply)
         contract = answer.get("new_contract")
         if not (reply.ok and answer.get("success") is True and offers.is_id(contract)):
@@ -313,6 +333,10 @@ def _groups(method: str, path: str) -> tuple[str, ...]:
 
 def _after(params: dict[str, str], token: Any) -> dict[str, str]:
     return params | {"after_token": str(token)} if token else params
+
+
+def _ask(spec: InstanceSpec) -> str:
+    return f"/api/v0/asks/{int(spec.offer.ticket.get('ask', spec.offer.key))}/"
 
 
 def _number(ref: str) -> int:

@@ -31,9 +31,17 @@ def gpu_names(constraint: GpuConstraint) -> tuple[str, ...]:
 
 
 def query(
-    constraint: GpuConstraint, *, disk_gb: int, kind: str, verified_only: bool, above_usd_h: float | None = None
+    constraint: GpuConstraint,
+    *,
+    disk_gb: int,
+    kind: str,
+    verified_only: bool,
+    above_usd_h: float | None = None,
+    machine_id: int | None = None,
 ) -> dict[str, Any]:
     """The body of `POST /bundles/`. `above_usd_h` is the cursor: the last price of the page before.
+
+    `machine_id` leaves only the bundles of one machine, which are never more than a page.
 
     `allocated_storage` must equal the disk that is created later, or the printed price is not the price.
     """
@@ -63,6 +71,8 @@ def query(
         body["gpu_ram"] = memory
     if above_usd_h is not None:
         body["dph_total"] = {"gte": above_usd_h}
+    if machine_id is not None:
+        body["machine_id"] = {"eq": machine_id}
     return body
 
 

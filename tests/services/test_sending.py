@@ -1,0 +1,62 @@
+"""The create's turn is taken before the send is committed: a row in SENDING waits for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from ledger.states import InstanceState
+from ledger.values import Grant
+from providers.base import InstanceSpec, Provider
+from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
+from tests.support.interposed import InFront
+from tests.support.world import World
+
+
+class Preparing(InFront):
+    """Says something before the create, once."""
+
+    def __init__(self, inner: Provider, error: ProviderError) -> None:
+        super().__init__(inner)
+        self._errors = [error]
+
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        if self._errors:
+            raise self._errors.pop()
+        return await self.inner.prepare(spec, grant)
+
+
+def saying(error: ProviderError) -> Callable[[Provider], Provider]:
+    return lambda inner: cast("Provider", Preparing(inner, error))
+
+
+async def test_a_create_whose_turn_is_far_away_stays_ready_and_is_sent_later(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.wrap("vast", saying(RateLimited("vast", "vast takes 1 in 4.7 s, and others are waiting already", 20.0)))
+    await w.settle()
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, row.sent_at, row.claim_token) == (InstanceState.READY, None, None)
+    assert w.engine.creates == []
+
+    w.clock.advance(21)
+    await w.settle()
+    (row,) = (await w.view(request_id)).instances
+    assert (row.state, len(w.engine.creates)) == (InstanceState.LIVE, 1)
+
+
+async def test_a_no_before_the_send_is_a_definite_no(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.wrap("vast", saying(NoCapacity("vast", "the offer is gone")))
+    await w.settle()
+    first, second = (await w.view(request_id)).instances
+    assert (first.state, first.sent_at, first.outcome_code) == (InstanceState.REJECTED, None, "no_capacity")
+    assert (second.state, len(w.engine.creates)) == (InstanceState.LIVE, 1)
+
+
+async def test_what_was_sent_before_is_searched_for_and_not_sent_again(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.wrap("vast", saying(OutcomeUnknown("vast", "vast has an instance of this name already")))
+    await w.settle()
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, w.engine.creates) == (InstanceState.UNKNOWN, [])
+    assert row.outcome == "vast has an instance of this name already."
