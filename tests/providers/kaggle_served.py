@@ -14,8 +14,8 @@ import httpx
 from ledger.values import GpuConstraint, Grant, GrantKind
 from providers.base import InstanceSpec, ObservedInstance, Offer
 from providers.clouds.kaggle import KaggleConfig, KaggleProvider
-from providers.pacing import LocalPacer
 from providers.clouds.kaggle.runs import offer as the_offer
+from providers.pacing import LocalPacer
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import Engine, SandboxTiming
 from providers.sandbox.kaggle import KaggleSandbox

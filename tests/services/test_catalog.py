@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from bot.services.catalog import FRESH_S, STRETCHED_S, Market
 from ledger.values import GpuConstraint, JobRequest
-from providers.base import Offer
 from providers.registry import REGISTRY
 from tests.support.world import World
 
