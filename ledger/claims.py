@@ -21,9 +21,9 @@ from sqlalchemy import Integer, Select, and_, bindparam, case, or_, select, upda
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import Database
-from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session
+from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session, WebhookDelivery
 
-Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox)
+Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox, WebhookDelivery)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import insert_for
-from ledger.models import ApiAnswer, ApiKey, Consumer
+from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Request, Session, Stray
 from ledger.values import Actor, ActorKind
 
 
@@ -40,6 +40,21 @@ class Whose:
         """The same as a condition on a column of references."""
         slack = [column.like(f"{ActorKind.SLACK}:%/{name}") for name in sorted(self.slack_ids)]
         return or_(column.in_(sorted(self.refs)), *slack)
+
+
+def about(whose: Whose) -> ColumnElement[bool]:
+    """Events of requests, sessions, instances and strays that belong to a person, and of their own budgets."""
+    sessions = select(Session.id).where(whose.where(Session.owner))
+    instances = select(Instance.id).where(Instance.session_id.in_(sessions))
+    users = [f"user:{Actor.from_ref(ref).id}" for ref in whose.refs if Actor.from_ref(ref).kind is ActorKind.SLACK]
+    budgets = sorted({*whose.refs, *users, *(f"user:{ref}" for ref in whose.refs)})
+    return or_(
+        Event.subject.in_(select(Request.id).where(whose.where(Request.requester))),
+        Event.subject.in_(sessions),
+        Event.subject.in_(instances),
+        Event.subject.in_(select(Stray.id).where(Stray.instance_id.in_(instances))),
+        and_(Event.kind == "budget.threshold", Event.subject.in_(budgets)),
+    )
 
 
 async def consumer_of(tx: AsyncSession, actor: str) -> Consumer | None:

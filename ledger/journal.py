@@ -8,10 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.doors import Whose
+from ledger.doors import Whose, about
 from ledger.models import Event, Instance, LedgerEntry, Request, Session
 from ledger.states import LIVE_SESSION, InstanceState, RequestState
 
@@ -20,18 +20,8 @@ async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: in
     """The ids of events after `since`, in order; only those about one person's things when `whose` is given."""
     query = select(Event.id).where(Event.id > since).order_by(Event.id).limit(limit)
     if whose is not None:
-        query = query.where(_about(whose))
+        query = query.where(about(whose))
     return list(await tx.scalars(query))
-
-
-def _about(whose: Whose) -> ColumnElement[bool]:
-    """Events of requests, sessions and instances that belong to a person."""
-    sessions = select(Session.id).where(whose.where(Session.owner))
-    return or_(
-        Event.subject.in_(select(Request.id).where(whose.where(Request.requester))),
-        Event.subject.in_(sessions),
-        Event.subject.in_(select(Instance.id).where(Instance.session_id.in_(sessions))),
-    )
 
 
 async def events_by_id(tx: AsyncSession, ids: Collection[str]) -> list[Event]:

@@ -11,7 +11,7 @@ from bot.api import problems
 from bot.api.desk import SCOPE_FIELD, Desk
 from bot.api.gate import Gate
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
-from bot.api.routes import events, keys, market, money, requests, sessions
+from bot.api.routes import events, keys, market, money, requests, sessions, webhooks
 
 DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
 
@@ -32,7 +32,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         redirect_slashes=False,
     )
     problems.install(api)
-    nouns = [noun.router for noun in (market, requests, sessions, money, keys, events)]
+    nouns = [noun.router for noun in (market, requests, sessions, money, keys, webhooks, events)]
     for router in nouns:
         _name_scopes(router)
     routers = [health_routes(checks, timeout_s), *nouns]

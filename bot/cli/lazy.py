@@ -98,6 +98,18 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "API keys of programs and people: create, list, revoke.",
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
         ),
+        "webhooks": Entry(
+            "Addresses that are told what happens: create, list, test, rotate, log, replay, delete.",
+            routes=(
+                "POST /api/v1/webhooks",
+                "GET /api/v1/webhooks",
+                "DELETE /api/v1/webhooks/{webhook}",
+                "POST /api/v1/webhooks/{webhook}/test",
+                "POST /api/v1/webhooks/{webhook}/rotate",
+                "POST /api/v1/webhooks/{webhook}/replay",
+                "GET /api/v1/webhooks/{webhook}/deliveries",
+            ),
+        ),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
         "audit": Entry("What happened to a request or session, with its seals checked."),
         "budget": Entry(

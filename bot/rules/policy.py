@@ -12,6 +12,7 @@ from typing import Any
 
 from bot.rules.bounds import LONGEST_S, is_person, problems
 from bot.rules.budget import problem as budget_problem
+from bot.rules.webhooks import problem as webhook_problem
 from ledger.values import AbsenceRule
 from providers.base import BOOT_DEADLINE_S
 
@@ -225,6 +226,12 @@ class Policy:
         default=(),
         metadata=_doc("Who among the approvers may approve above a budget; they type the amount (U… or operator:ada)."),
     )
+    webhook_networks: tuple[str, ...] = field(
+        default=(), metadata=_doc("Networks that are not public and may be told all the same, as in 10.1.0.0/16.")
+    )
+    webhook_ports: tuple[int, ...] = field(
+        default=(443,), metadata=_doc("Ports of public addresses that webhooks may name; always by https.")
+    )
     project: str = field(default="gpu", metadata=_doc("The label of what names none: {project} in names."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",
@@ -248,6 +255,7 @@ class Policy:
             ),
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
             (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
+            (not (wrong := webhook_problem(self.webhook_networks, self.webhook_ports)), wrong),
             (all(0 < share <= 1 for share in self.budget_thresholds), "budget_thresholds must lie between 0 and 1"),
             ("default" in self.default_image, "default_image needs an entry `default`"),
             (

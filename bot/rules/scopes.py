@@ -18,6 +18,7 @@ class Scope(StrEnum):
     REQUESTS_WRITE = "requests:write"
     SESSIONS_READ = "sessions:read"
     SESSIONS_WRITE = "sessions:write"
+    WEBHOOKS_WRITE = "webhooks:write"
     METRICS_READ = "metrics:read"
     APPROVALS_WRITE = "approvals:write"
     ADMIN = "admin"
@@ -30,6 +31,7 @@ MEANING: dict[Scope, str] = {
     Scope.REQUESTS_WRITE: "ask for GPUs and cancel what was asked",
     Scope.SESSIONS_READ: "see sessions and how to connect",
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
+    Scope.WEBHOOKS_WRITE: "name addresses that are told what happens to one's own things",
     Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
     Scope.APPROVALS_WRITE: "approve and reject; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",

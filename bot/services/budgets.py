@@ -19,7 +19,7 @@ from ledger.lookups import notification_of
 from ledger.models import Request
 from ledger.spending import EVERYBODY, Purse, outstanding, spent
 from ledger.states import NotificationKind
-from ledger.values import Actor, ActorKind, JobRequest
+from ledger.values import SYSTEM, Actor, ActorKind, JobRequest
 from ledger.writes import Tx
 
 OPERATORS = "channel:operators"
@@ -92,10 +92,13 @@ async def reserved(ctx: Context, tx: Tx, spend: Spend, room: Room, now: datetime
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
             added = line.asks(spend.total_usd, spend.rate_usd_h)
             sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
+            new = False
             for destination in _owners(ctx.policy, line.scope):
                 if await notification_of(tx, kind, subject, destination) is None:
-                    body = {"text": sentence}
+                    new, body = True, {"text": sentence}
                     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+            if new:
+                record(tx, at=now, actor=SYSTEM, subject=line.key, kind="budget.threshold", reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:

@@ -41,6 +41,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "budget_admins": ["U012AB3CD"],
         "blocked_hosts": ["vast:51234"],
         "blocked_countries": ["CN"],
+        "webhook_networks": ["10.1.0.0/16"],
     }
 )
 

@@ -16,6 +16,7 @@ from bot.services import (
     requests,
     sweep,
     switching,
+    telling,
 )
 from bot.services.context import Context
 from bot.services.ports import Messenger
@@ -74,6 +75,9 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("deadlines", lambda: deadlines.deadlines_due(ctx), tick_s, (hints.sessions,)),
         Job("seals", lambda: auditing.seal_due(ctx), ACCRUE_S),
         Job("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
+        Job("webhooks", lambda: telling.fan_out(ctx), tick_s, drain=False),
+        Job("webhook-deliveries", lambda: telling.deliver_due(ctx), tick_s, width=WIDTH),
+        Job("webhook-log", lambda: telling.forget_due(ctx), telling.FORGET_EVERY_S, drain=False),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
     for cloud in ctx.providers:

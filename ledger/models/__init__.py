@@ -16,6 +16,7 @@ from ledger.models.base import Base, Claimable
 from ledger.models.doors import ApiAnswer, ApiKey, Consumer
 from ledger.models.holding import Instance, Session, Stray
 from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
+from ledger.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
     "MOVABLE",
@@ -42,6 +43,8 @@ __all__ = [
     "Stray",
     "Token",
     "TurnRow",
+    "Webhook",
+    "WebhookDelivery",
 ]
 
 #: The rows whose state only `ledger.moves` changes.

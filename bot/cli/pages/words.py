@@ -27,6 +27,8 @@ PREFIXES = (
     ("led", "ledger entry"),
     ("evt", "event of the journal"),
     ("ntf", "notification"),
+    ("whk", "webhook"),
+    ("dlv", "delivery of a webhook"),
 )
 
 

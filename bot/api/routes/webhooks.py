@@ -1,0 +1,141 @@
+"""Webhooks: addresses that are told what happens, signed after Standard Webhooks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+
+from bot.api.desk import AtDesk, caller, refusals
+from bot.api.problems import Refused
+from bot.api.routes.requests import Cursor, Limit
+from bot.api.schemas import In, Out, Page
+from bot.rules.scopes import Scope
+from bot.rules.webhooks import Topic
+from bot.services import access
+from bot.services import webhooks as service
+from bot.services.commands import Reply
+from bot.services.consumers import Principal
+from ledger.webhooks import deliveries, webhooks
+from ledger.webhooks import webhook as find
+
+router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
+Owner = Annotated[Principal, caller(Scope.WEBHOOKS_WRITE)]
+Hook = Annotated[str, Path(pattern=r"^whk_[0-9a-z]{16}$", examples=["whk_01k9x7m2q4d8s3f5"])]
+
+
+class WebhookIn(In):
+    """An address, and what it wants to hear; no topics means all."""
+
+    url: Annotated[str, Field(max_length=1000)] = Field(examples=["https://example.com/hooks/gpu"])
+    topics: Annotated[list[str], Field(max_length=10)] = Field(default=[], examples=[[str(Topic.SESSION)]])
+    note: Annotated[str, Field(max_length=200)] = ""
+
+
+class WebhookOut(Out):
+    """A webhook without its secret. `off_at` says that it was switched off, and `off_reason` why."""
+
+    id: str
+    actor: str
+    url: str
+    topics: list[str]
+    note: str
+    everything: bool
+    created_at: datetime
+    old_until: datetime | None
+    off_at: datetime | None
+    off_reason: str
+
+
+class WebhookDone(Out):
+    """A command about a webhook that was carried out. `secret` is shown this once."""
+
+    code: str
+    sentence: str
+    webhook_id: str | None = None
+    delivery_id: str | None = None
+    secret: str | None = None
+
+
+class ReplayIn(In):
+    """Which message is sent again; without one, all that were given up."""
+
+    delivery_id: Annotated[str, Field(pattern=r"^dlv_[0-9a-z]{16}$")] | None = None
+
+
+class DeliveryOut(Out):
+    """One message: its state (pending, sent, dead) and what came of each attempt."""
+
+    id: str
+    event_id: str
+    kind: str
+    state: str
+    tries: int
+    attempts: list[dict[str, Any]]
+    created_at: datetime
+    sent_at: datetime | None
+    due_at: datetime | None
+
+
+def _done(reply: Reply) -> WebhookDone:
+    if not reply.ok:
+        raise Refused(reply)
+    return WebhookDone(code=reply.code, sentence=reply.sentence, **reply.data)
+
+
+@router.get("", responses=refusals())
+async def list_webhooks(desk: AtDesk, who: Owner) -> list[WebhookOut]:
+    """The webhooks that this key may see, without their secrets."""
+    async with desk.ctx.db.read() as tx:
+        found = await webhooks(tx, await access.visible(tx, desk.ctx.policy, who))
+    return [WebhookOut.model_validate(one) for one in found]
+
+
+@router.post("", status_code=201, responses=refusals(409))
+async def create_webhook(desk: AtDesk, who: Owner, body: WebhookIn) -> WebhookDone:
+    """Name an address that is told what happens to one's own things. Its secret is shown this once."""
+    return _done(await service.create(desk.ctx, who, service.NewWebhook(body.url, tuple(body.topics), body.note)))
+
+
+@router.delete("/{webhook}", responses=refusals(404))
+async def delete_webhook(desk: AtDesk, who: Owner, webhook: Hook) -> WebhookDone:
+    """Tell an address nothing any more."""
+    return _done(await service.delete(desk.ctx, who, webhook))
+
+
+@router.post("/{webhook}/test", status_code=202, responses=refusals(404, 409))
+async def test_webhook(desk: AtDesk, who: Owner, webhook: Hook) -> WebhookDone:
+    """Send a test message by the way that all others take."""
+    return _done(await service.test(desk.ctx, who, webhook))
+
+
+@router.post("/{webhook}/rotate", responses=refusals(404))
+async def rotate_webhook(desk: AtDesk, who: Owner, webhook: Hook) -> WebhookDone:
+    """Make a new secret, shown this once; the old one signs beside it for a day."""
+    return _done(await service.rotate(desk.ctx, who, webhook))
+
+
+@router.post("/{webhook}/replay", status_code=202, responses=refusals(404))
+async def replay_webhook(desk: AtDesk, who: Owner, webhook: Hook, body: ReplayIn) -> WebhookDone:
+    """Send one message again, or all that were given up; a webhook that was switched off is on again."""
+    return _done(await service.replay(desk.ctx, who, webhook, body.delivery_id))
+
+
+@router.get("/{webhook}/deliveries", responses=refusals(404))
+async def list_deliveries(
+    desk: AtDesk,
+    who: Owner,
+    webhook: Hook,
+    failed: Annotated[bool, Query(description="Only those that were given up.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[DeliveryOut]:
+    """What was sent to a webhook and what came of it, the newest first; kept for 30 days."""
+    async with desk.ctx.db.read() as tx:
+        if await find(tx, webhook, await access.visible(tx, desk.ctx.policy, who)) is None:
+            raise Refused(service.UNKNOWN)
+        rows = await deliveries(tx, webhook, failed=failed, before=cursor, limit=limit + 1)
+    items = [DeliveryOut.model_validate(one) for one in rows[:limit]]
+    return Page[DeliveryOut](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
