@@ -56,7 +56,7 @@ def delete(webhook: Hook, as_json: Json = False) -> None:
 
 
 @app.command("test")
-def test_(webhook: Hook, as_json: Json = False) -> None:
+def try_(webhook: Hook, as_json: Json = False) -> None:
     """Send a test message."""
     _said(spoken(lambda door: door.post(f"/webhooks/{plain_id(webhook)}/test", {})), as_json=as_json)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bot.api.app import routes
-from bot.api.desk import SCOPE_FIELD
+from bot.api.desk import SCOPE_FIELD, ApiSettings
 from bot.services import consumers
 from ledger.db import Database
 from tests.api.door import ADA, Door, opened
@@ -24,6 +24,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sessions/{session}/extend": {"hours": "soon"},
     "/ssh-key": {"public_key": "none"},
     "/keys": {"name": "!"},
+    "/webhooks": {"url": "http://inside/"},
 }
 #: These would change the session or the request for whoever may; the walks do that.
 CHANGES = {
@@ -46,7 +47,7 @@ async def answered(door: Door, key: str, method: str, path: str, names: dict[str
 async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedClock) -> None:
     async with checked_world(sqlite_db, clock) as w:
         w.tune(approvers=(BOB.id, "operator:ben"))
-        async with opened(w) as door:
+        async with opened(w, ApiSettings("C0GPU", wrong_keys_per_minute=10_000)) as door:
             keys = {name: await door.key(name) for name in ("atlas", "hermes", "operator:ben", "operator:eve")}
             keys["admin"] = await door.key("operator:root", scopes=("admin",))
             keys["revoked"], keys["anonymous"] = await door.key("zeus"), ""
@@ -56,7 +57,13 @@ async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedC
             await w.settle()
             await w.run(40, 20)
             waiting = await door.asked(keys["atlas"])
-            names = {"request": waiting, "session": held, "cloud": "vast", "key_id": "0" * 12}
+            names = {
+                "request": waiting,
+                "session": held,
+                "cloud": "vast",
+                "key_id": "0" * 12,
+                "webhook": f"whk_{'0' * 16}",
+            }
             before = len((await w.books()).events)
             for caller, key in keys.items():
                 for method, path, scope in ROUTES:
@@ -86,4 +93,4 @@ def _right(caller: str, method: str, path: str, scope: str) -> set[str]:
     if of_somebody:
         # Whoever only administers sees everything and ends nothing.
         return {"not_yours"} if (method, path) in CHANGES else {"bad_word", "unknown_offer", "reason_needed"}
-    return {"200", "bad_word", "bad_consumer", "not_a_key", "no_key", "unknown_key"}
+    return {"200", "bad_word", "bad_consumer", "not_a_key", "no_key", "unknown_key", "bad_url", "unknown_webhook"}

@@ -36,7 +36,12 @@ async def test_every_phase(
         command = NewKey(BEN.ref, scopes=("admin", "approvals:write", "metrics:read"))
         made = await consumers.create(sqlite_db, w.ctx.labels, command, ADA, clock.now())
         settings = tmp_path / "schemathesis.toml"
-        known = {"path.request": request_id, "path.session": request_id, "path.cloud": "vast"}
+        known = {
+            "path.request": request_id,
+            "path.session": request_id,
+            "path.cloud": "vast",
+            "path.webhook": f"whk_{'0' * 16}",
+        }
         settings.write_text("\n".join(["[parameters]", *(f'"{name}" = "{value}"' for name, value in known.items())]))
         async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU", calls_per_minute=10**6)), {})) as url:
             arguments = ["--config-file", str(settings), "run", f"{url}/openapi.json", "--no-color", "--seed", "1"]

@@ -136,7 +136,9 @@ async def test_a_consumer_hears_of_its_own_things(w: World) -> None:
         # Nothing is told twice: not by a second replica, nor by a later look over the same time.
         before = len(atlas.taken)
         w.clock.advance(20)
-        await telling.fan_out(w.replica().ctx)
+        other = w.replica()
+        await telling.fan_out(other.ctx)
+        await other.ctx.db.close()
         await pump(w)
         assert (len(atlas.taken), len(set(atlas.ids))) == (before, before)
         # A program without a working key hears nothing; what happened meanwhile is told when it has one again.
