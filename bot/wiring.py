@@ -18,6 +18,7 @@ from bot.settings import Settings, identity, read_policy_file
 from ledger.db import Database
 from ledger.inbox import InboxWriter
 from ledger.values import Clock
+from providers import profile
 from providers.base import Provider
 from providers.pacing import Pacer
 from providers.reach import ssh_banner
@@ -59,6 +60,8 @@ def build_context(settings: Settings, clock: Clock) -> Context:
     labels = build_labels(settings)
     db = Database(settings.database)
     providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
+    for name in providers:
+        profile.load(name)  # What the services read from it must be there before anything is rented.
     return assemble(db, clock, providers, labels, policy=file.policy, timing=file.timing)
 
 

@@ -67,6 +67,9 @@ class Capabilities:
     ssh: bool = True
     #: False where what runs has one image of the cloud's own, so that none can be asked for.
     images: bool = True
+    #: A create's `onstart` takes the place of the command that its image starts with, so that an image which a person
+    #: chose for what it runs is given none.
+    onstart_is_command: bool = False
     #: The page on which people see an instance and what it left: parts of its id, split at `/`, fill the places.
     page_url: str = ""
     #: A create hands over one program (`onstart`) with a timeout, and its end is the end of the instance.

@@ -9,13 +9,16 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
 import yaml
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, ValidationError
 
+from providers import profile_parts as parts
 from providers.base import Capabilities
+from providers.profile_parts import Detach, Overrides, Survives, Tier
 
 FOLDER = Path(__file__).parent / "profiles"
 #: What stands beside the profiles and belongs to all of them.
@@ -30,8 +33,7 @@ SECTIONS = (
     "TOP GOTCHAS",
     "SCRIPT OVERRIDES",
 )
-TEARDOWN, GOTCHAS, SCRIPT = 5, 7, 8
-OVERRIDES = ("DATA_DIR", "DURABLE_DIR", "PROXY_HOOK", "CRED_FILE", "SCRATCH", "HF_HOME", "DETACH")
+STORAGE, TEARDOWN, GOTCHAS, SCRIPT = 2, 5, 7, 8
 FEWEST_GOTCHAS, MOST_GOTCHAS = 4, 8
 #: Seconds of a billing step → the word with which section 5 says it.
 STEP_WORDS: Mapping[int, str] = {1: "second", 60: "minute", 3600: "hour"}
@@ -53,16 +55,6 @@ class MeterStop(StrEnum):
     RELEASE = "release"
     POWER_OFF = "关机"
     MANUAL = "manual"
-
-
-class Detach(StrEnum):
-    """What keeps a job alive when nobody is connected."""
-
-    TMUX = "tmux"
-    SBATCH = "sbatch"
-    K8S_JOB = "k8s-job"
-    NOHUP = "nohup"
-    KAGGLE_COMMIT = "kaggle-commit"
 
 
 class Front(BaseModel):
@@ -97,23 +89,63 @@ class Gotcha:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One cloud's profile. `sections` maps 1 to 8 to their text, `overrides` a script variable to its value."""
+    """One cloud's profile. `sections` maps 1 to 8 to their text; `tiers` are section 2, `overrides` section 8."""
 
     name: str
     front: Front
     sections: Mapping[int, str]
     gotchas: tuple[Gotcha, ...]
-    overrides: Mapping[str, str]
+    tiers: tuple[Tier, ...]
+    overrides: Overrides
 
     @property
     def meter(self) -> str:
         """What stops the meter, in one sentence."""
         undone = "it cannot be undone" if self.front.meter_stop_irreversible else "it can be undone"
+        if self.front.meter_stop_verb is MeterStop.MANUAL:
+            return f"No call ends the meter: it ends by itself, by its timeout or by hand; {undone}."
         return f"{self.front.meter_stop_verb.value.capitalize()} ends the meter for good; {undone}."
+
+    @property
+    def stop_keeps_data(self) -> bool:
+        """Whether a stop keeps anything on the machine."""
+        return any(tier.stop is Survives.YES and tier.paths for tier in self.tiers)
+
+    @property
+    def stopped(self) -> str:
+        """What a stop keeps and what it wipes, in one sentence; "" where there is no stop."""
+        kept, wiped = self._paths(stop=Survives.YES), self._paths(stop=Survives.NO)
+        if kept and wiped:
+            return f"A stop keeps {kept} and wipes {wiped}."
+        return f"A stop keeps {kept}." if kept else f"A stop wipes {wiped}." if wiped else ""
+
+    @property
+    def restarted(self) -> str:
+        """What a restart in place wipes, in one sentence: what a stop would; "" where all of it stays."""
+        wiped = self._paths(stop=Survives.NO)
+        return f"A restart wipes {wiped}." if wiped else ""
+
+    @property
+    def over(self) -> str:
+        """What the end of the machine loses, in one sentence."""
+        lost = [path for tier in self.tiers if tier.end is Survives.NO for path in tier.paths]
+        return f"What is in {_both(lost)} is lost with it." if lost else ""
+
+    def _paths(self, stop: Survives) -> str:
+        """The machine's own paths of which a stop does that: those that its end loses in any case."""
+        return _both(
+            [path for tier in self.tiers if tier.stop is stop and tier.end is Survives.NO for path in tier.paths]
+        )
 
 
 class ProfileError(ValueError):
     """A profile that cannot be used; the message names the file and everything that is wrong."""
+
+
+def _both(paths: list[str]) -> str:
+    """`/`, or `/ and /workspace`."""
+    unique = list(dict.fromkeys(paths))
+    return " and ".join(filter(None, [", ".join(unique[:-1]), *unique[-1:]]))
 
 
 def names() -> tuple[str, ...]:
@@ -122,10 +154,18 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Profile:
-    """The profile of a cloud. `ProfileError` when there is none or when it does not have the shape of the schema."""
+    """The profile of a cloud. `ProfileError` when there is none or when it does not have the shape of the schema.
+
+    A profile is part of the program, so it is read once.
+    """
+    return _load(FOLDER, name)
+
+
+@cache
+def _load(folder: Path, name: str) -> Profile:
     if name not in names():
         raise ProfileError(f"There is no profile of {name!r}; there are {', '.join(names())}.")
-    path = FOLDER / f"{name}.md"
+    path = folder / f"{name}.md"
     text = path.read_text(encoding="utf-8")
     front, problems = _front(text, name)
     problems += _shape(text)
@@ -137,7 +177,8 @@ def load(name: str) -> Profile:
         front=front,
         sections=MappingProxyType(sections),
         gotchas=tuple(_gotchas(sections[GOTCHAS])),
-        overrides=MappingProxyType(_overrides(sections[SCRIPT])),
+        tiers=parts.tiers(sections[STORAGE]),
+        overrides=parts.overrides(sections[SCRIPT]),
     )
 
 
@@ -151,11 +192,17 @@ def lint(path: Path, capabilities: Capabilities | None) -> list[str]:
     problems += _shape(text)
     sections = dict(_sections(text))
     if front is not None:
-        detach = _overrides(sections.get(SCRIPT, "")).get("DETACH", front.detach_primitive)
+        found, matrix = dict(parts.assignments(sections.get(SCRIPT, ""))), parts.tiers(sections.get(STORAGE, ""))
+        problems += parts.contradictions(matrix, found, capabilities)
+        detach = found.get("DETACH", front.detach_primitive)
         if detach != front.detach_primitive:
             problems.append(f"section 8 says DETACH={detach}, detach_primitive says {front.detach_primitive}")
         if capabilities is not None:
             problems += _contradictions(front, sections.get(TEARDOWN, ""), capabilities)
+        if front.meter_stop_irreversible is not any(tier.end is Survives.NO for tier in matrix):
+            problems.append(
+                f"meter_stop_irreversible is {front.meter_stop_irreversible}, section 2 says what the end loses"
+            )
     problems += _broken_links(path, text)
     return [f"{path.name}: {problem}" for problem in problems]
 
@@ -222,12 +269,12 @@ def _shape(text: str) -> Iterator[str]:
     if GOTCHAS in sections:
         yield from _bad_gotchas(sections[GOTCHAS])
     if SCRIPT in sections:
-        found = _overrides(sections[SCRIPT])
-        yield from (f"section 8 does not say {key}" for key in OVERRIDES if key not in found)
-        yield from (f"section 8 sets {key}, which no script reads" for key in found if key not in OVERRIDES)
+        yield from parts.bad_overrides(sections[SCRIPT])
+    if STORAGE in sections:
+        yield from parts.bad_tiers(sections[STORAGE])
 
 
-# ── gotchas, overrides and links ─────────────────────────────────────────────────────────────────
+# ── gotchas and links ─────────────────────────────────────────────────────────────────
 
 
 def _gotcha_items(section: str) -> Iterator[tuple[str, list[str]]]:
@@ -237,8 +284,8 @@ def _gotcha_items(section: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _gotchas(section: str) -> Iterator[Gotcha]:
-    for identity, parts in _gotcha_items(section):
-        yield Gotcha(identity, *parts)
+    for identity, words in _gotcha_items(section):
+        yield Gotcha(identity, *words)
 
 
 def _bad_gotchas(section: str) -> Iterator[str]:
@@ -246,18 +293,14 @@ def _bad_gotchas(section: str) -> Iterator[str]:
     if not FEWEST_GOTCHAS <= len(items) <= MOST_GOTCHAS:
         yield f"section 7 has {len(items)} gotchas; {FEWEST_GOTCHAS} to {MOST_GOTCHAS} are right"
     seen: set[str] = set()
-    for identity, parts in items:
+    for identity, words in items:
         if not re.fullmatch(r"[A-Z]+\d+", identity):
             yield f"{identity!r} is not the id of a gotcha, such as RP1"
         if identity in seen:
             yield f"the id {identity} is used twice"
         seen.add(identity)
-        if len(parts) != 3 or not all(parts):
+        if len(words) != 3 or not all(words):
             yield f"{identity} must read: symptom → root cause → fix"
-
-
-def _overrides(section: str) -> dict[str, str]:
-    return {key: value.strip("\"'") for key, value in re.findall(r"`([A-Z_]+)=([^`]*)`", section)}
 
 
 def _broken_links(path: Path, text: str) -> Iterator[str]:

@@ -29,8 +29,12 @@ def judge(
     wanted: str | None,
     storage_usd_h: Decimal,
     deadline: datetime | None,
+    survival: str = "",
 ) -> Verdict:
-    """Whether `order` can be given. `wanted` is an order that is under way, `storage_usd_h` what the disk costs."""
+    """Whether `order` can be given. `wanted` is an order that is under way, `storage_usd_h` what the disk costs.
+
+    `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence.
+    """
     if state is not _FROM[order]:
         return _no("wrong_state", f"The session is {state}, so there is nothing to {order}.")
     if wanted is not None:
@@ -38,7 +42,8 @@ def judge(
     if order is Order.RESTART:
         if not able.restart:
             return _no("cannot_restart", f"{cloud} has no restart; restart the program inside the machine instead.")
-        return Verdict(True, "ordered", "The restart is ordered; the meter runs on, and the disk stays.")
+        stays = "The restart is ordered; the meter runs on"
+        return Verdict(True, "ordered", f"{stays}. {survival}" if survival else f"{stays}, and the disk stays.")
     if not able.stop:
         sentence = f"{cloud} cannot stop a machine; only its end stops the meter, and its disk goes with it."
         return _no("cannot_stop", sentence)
@@ -52,7 +57,8 @@ def judge(
     disk = f"its disk goes on at {rate(storage_usd_h)}" if billed else "its disk costs nothing"
     until = f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC, when it goes" if deadline else ""
     warning = "The GPU may be rented by others meanwhile, so a start can fail."
-    return Verdict(True, "ordered", f"The stop is ordered: the GPU costs nothing then, {disk}{until}. {warning}")
+    said = f"The stop is ordered: the GPU costs nothing then, {disk}{until}."
+    return Verdict(True, "ordered", " ".join(filter(None, (said, survival, warning))))
 
 
 def _no(code: str, sentence: str) -> Verdict:

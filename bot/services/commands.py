@@ -76,6 +76,8 @@ class Switch:
     session: str
     decider: DeciderFacts
     order: Order
+    #: The stop is for keeping what is on the machine: where it keeps nothing, it is refused.
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)

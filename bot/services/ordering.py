@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from bot.rules.bootstrap import bootstrap
 from bot.rules.policy import Policy
 from ledger.models import GrantRow, Instance
 from ledger.values import Grant, GrantKind, JobRequest
+from providers import profile
 from providers.base import InstanceSpec, Offer, Provider
 
 
 def order(
     instance: Instance, job: JobRequest, offer: Offer, keys: tuple[str, ...], policy: Policy, provider: Provider
 ) -> InstanceSpec:
-    """The instance to make of an offer that was just priced."""
-    image = job.image or policy.image(offer.cloud)
+    """The instance to make of an offer that was just priced: with the variables of its cloud's profile set on it."""
+    able, places = provider.capabilities, profile.load(offer.cloud).overrides
     bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
-    # Where a create hands over a program, the person's command is the whole of it.
-    program = (job.run or "") if provider.capabilities.batch else ""
-    return InstanceSpec(instance.name, offer, image, job.disk_gb, keys, onstart=program, bid_usd_h=bid)
+    if able.batch:
+        # Where a create hands over a program, the person's command is the whole of it.
+        onstart = job.run or ""
+    else:
+        keeps_command = able.onstart_is_command and job.image is not None
+        onstart = "" if keeps_command else bootstrap(places.environment, places.directories)
+    return InstanceSpec(
+        instance.name,
+        offer,
+        job.image or policy.image(offer.cloud),
+        job.disk_gb,
+        keys,
+        env=places.environment,
+        onstart=onstart,
+        bid_usd_h=bid,
+    )
 
 
 def authority(row: GrantRow, label: str) -> Grant:

@@ -16,7 +16,7 @@ from ledger.moves import StaleMove
 from ledger.reads import RequestView, SessionView, pending_requests, request_view, resolve, session_view, session_views
 from ledger.states import SessionState
 from ledger.values import Actor, short_id
-from ledger.writes import Tx
+from providers import profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,9 @@ async def done(ctx: Context, command: Done) -> Reply:
 
 
 async def _preserve(ctx: Context, command: Done) -> Reply:
-    reply = await switching.switch(ctx, Switch(command.session, command.decider, Order.STOP))
+    hint = "The session goes on: /gpu done ID destroy ends it with its disk."
+    reply = await switching.switch(ctx, Switch(command.session, command.decider, Order.STOP, keep=True))
     if not reply.ok:
-        hint = "The session goes on: /gpu done ID destroy ends it with its disk."
         return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
     how = "The work is done" if command.succeeded else "The work failed"
     session_id, actor, now = str(reply.data["session_id"]), command.decider.actor, ctx.clock.now()
@@ -91,7 +91,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE:
                 return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
-            goes_on = await _goes_on(ctx, tx, session.id)
+            held = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove as stale:
@@ -101,13 +101,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     confirmed = "it is confirmed when the cloud no longer lists it"
-    if goes_on:
+    if any(not ctx.providers[cloud].capabilities.terminate for cloud in held):
         confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
     ordered = f"The end of session {short_id(session.id)} is ordered; {confirmed}."
-    return Reply(True, "terminating", ordered, data)
-
-
-async def _goes_on(ctx: Context, tx: Tx, session_id: str) -> bool:
-    """Whether the session holds something at a cloud that has no call to end it."""
-    clouds = {row.cloud for row in await open_instances_of_session(tx, session_id)}
-    return any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds & ctx.providers.keys())
+    return Reply(True, "terminating", " ".join([ordered, *(profile.load(cloud).over for cloud in held)]), data)

@@ -21,6 +21,7 @@ from ledger.reads import session_to_change
 from ledger.states import GrantState, InstanceState, NotificationKind, SessionState
 from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
 from ledger.writes import Tx, amend
+from providers import profile
 from providers.base import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported
 
@@ -60,11 +61,17 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
         return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
+    facts = profile.load(row.cloud)
+    survival = facts.restarted if command.order is Order.RESTART else facts.stopped
+    disk_usd_h, end = row.storage_usd_h, session.deadline
     verdict = judge(
-        command.order, row.cloud, provider.capabilities, session.state, row.wanted, row.storage_usd_h, session.deadline
+        command.order, row.cloud, provider.capabilities, session.state, row.wanted, disk_usd_h, end, survival
     )
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence, data)
+    if command.keep and not facts.stop_keeps_data:
+        sentence = f"A stop at {row.cloud} keeps nothing that is on the machine."
+        return Reply(False, "stop_keeps_nothing", sentence, data)
     if command.order is Order.START:
         await _authority(tx, row, session, now)
     await amend(tx, Instance, row.id, wanted=str(command.order), wanted_at=now, due_at=now)

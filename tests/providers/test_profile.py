@@ -10,6 +10,7 @@ import pytest
 
 from providers.base import BillingRule, Capabilities
 from providers.profile import SECTIONS, Kind, MeterStop, ProfileError, lint, lint_note, load, names
+from providers.profile_parts import Detach, contradictions
 from providers.registry import REGISTRY
 from tests.support.clock import SteppedClock
 
@@ -65,6 +66,25 @@ GOTCHAS = TEXT[TEXT.index("- **RP1**") : TEXT.index("On every cloud")]
         (" → write to `/workspace`, copy results out before terminate", "", "RP1 must read: symptom → root cause"),
         ("`SCRATCH=/root/data`", "scratch", "section 8 does not say SCRATCH"),
         ("`SCRATCH=/root/data`", "`SCRATCH=/x` `TURBO=1`", "section 8 sets TURBO, which no script reads"),
+        ("`SCRATCH=/root/data`", "`SCRATCH=`", "section 8 needs a path for SCRATCH"),
+        ("`SCRATCH=/root/data`", "`SCRATCH=/a` `SCRATCH=/b`", "section 8 sets SCRATCH twice"),
+        ('`CRED_FILE=""`', "`CRED_FILE=my file`", "sets CRED_FILE=my file, which is no absolute path"),
+        ("`DETACH=tmux`", "`DETACH=screen`", "section 8 sets DETACH=screen; there are tmux, sbatch"),
+        ("`DURABLE_DIR=/workspace`", "`DURABLE_DIR=/root/x`", "is on Container disk, which survives nothing"),
+        ("| Tier | Path |", "| Path | Tier |", "section 2 needs a survival matrix with the columns Tier | Path"),
+        (
+            "| Container disk | `/` | no,",
+            "| Container disk | `/` | maybe,",
+            "Container disk: what survives begins with",
+        ),
+        (
+            "| Container disk | `/` | no,",
+            "| Container disk | `/` | there is no stop,",
+            "that there is no stop; the adapter",
+        ),
+        ("| Container disk | `/` |", "| `/` |", "a row of the survival matrix has 4 columns"),
+        ("| yes | yes, until deleted itself |", "| yes | no |", "section 2 does not say what survives the end"),
+        ("meter_stop_irreversible: true", "meter_stop_irreversible: false", "is False, section 2 says what the end"),
         ("`DETACH=tmux`", "`DETACH=nohup`", "section 8 says DETACH=nohup, detach_primitive says tmux"),
         ("../gotchas_universal.md#u1", "../nowhere.md", "the link ../nowhere.md leads nowhere"),
         ("../gotchas_universal.md#u1", "../gotchas_universal.md#u77", "a heading that gotchas_universal.md does not"),
@@ -94,7 +114,8 @@ def test_a_wrong_order_is_shown(complaints: Callable[..., list[str]]) -> None:
 
 def test_section_five_is_held_to_the_capabilities(complaints: Callable[..., list[str]]) -> None:
     none = complaints(able=replace(RUNPOD, stop=False))
-    assert none == ["runpod.md: section 5 must say that there is no stop; the adapter has none"]
+    assert "runpod.md: section 5 must say that there is no stop; the adapter has none" in none
+    assert "runpod.md: section 2 says what a stop does to Container disk; the adapter has none" in none
     assert complaints(TEARDOWN, "### 5. TEARDOWN / BILLING\n\n**Terminate.** Per second.\n\n") == [
         "runpod.md: section 5 does not say what a stop does; the adapter has one"
     ]
@@ -112,11 +133,31 @@ def test_what_a_program_reads() -> None:
     found = load("runpod")
     assert (found.front.kind, found.front.meter_stop_verb) == (Kind.SSH_RENTAL, MeterStop.TERMINATE)
     assert found.meter == "Terminate ends the meter for good; it cannot be undone."
-    assert found.overrides["DURABLE_DIR"] == "/workspace"
-    assert found.overrides["CRED_FILE"] == ""
+    places = found.overrides
+    assert (places.durable_dir, places.cred_file, places.detach) == ("/workspace", "", Detach.TMUX)
+    assert places.environment["HF_HOME"] == "/workspace/hf"
+    assert "CRED_FILE" not in places.environment
+    assert places.directories == ("/root/data", "/workspace/hf")
+    assert (found.stopped, found.restarted) == ("A stop keeps /workspace and wipes /.", "A restart wipes /.")
+    assert found.over == "What is in / and /workspace is lost with it."
+    assert found.stop_keeps_data
     assert len(found.sections) == len(SECTIONS)
     assert found.gotchas[0].id == "RP1"
     assert found.gotchas[0].fix.startswith("write to `/workspace`")
+
+
+def test_each_cloud_says_what_its_stop_and_its_end_do_to_the_data() -> None:
+    told = {name: (load(name).stopped, load(name).over) for name in names()}
+    assert told["lambda"][0] == told["kaggle"][0] == ""
+    assert told["tensordock"][0] == "A stop keeps / and /home/user."
+    assert all(over.endswith(" is lost with it.") for _, over in told.values())
+    assert load("kaggle").meter.startswith("No call ends the meter")
+    assert load("vast").restarted == ""
+
+
+def test_a_durable_place_must_be_somewhere() -> None:
+    found = list(contradictions((), {"DURABLE_DIR": "/data"}, None))
+    assert found == ["DURABLE_DIR=/data is on no tier of section 2"]
 
 
 def test_a_profile_that_is_not_there_is_explained() -> None:

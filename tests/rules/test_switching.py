@@ -25,6 +25,15 @@ def test_a_stop_says_what_goes_on_costing_and_until_when() -> None:
     free = replace(ABLE, billing=BillingRule(storage_while_stopped=False))
     told = judge(Order.STOP, "here", free, RUNNING, None, DISK, None)
     assert "its disk costs nothing. The GPU may" in told.sentence
+    told = judge(Order.STOP, "here", free, RUNNING, None, DISK, None, "A stop wipes /.")
+    assert "its disk costs nothing. A stop wipes /. The GPU may" in told.sentence
+
+
+def test_a_restart_says_what_it_wipes() -> None:
+    told = judge(Order.RESTART, "here", ABLE, RUNNING, None, DISK, START)
+    assert told.sentence.endswith("the meter runs on, and the disk stays.")
+    told = judge(Order.RESTART, "here", ABLE, RUNNING, None, DISK, START, "A restart wipes /.")
+    assert told.sentence.endswith("the meter runs on. A restart wipes /.")
 
 
 def test_9286_a_stop_that_saves_nothing_is_not_a_stop() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+from bot.rules.bootstrap import bootstrap
 from ledger.states import InstanceState
 from ledger.values import Grant
+from providers import profile
 from providers.base import InstanceSpec, Provider
 from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
-from tests.support.interposed import InFront
+from tests.support.interposed import InFront, Noting, noting
 from tests.support.world import World
 
 
@@ -60,3 +62,25 @@ async def test_what_was_sent_before_is_searched_for_and_not_sent_again(w: World)
     row = (await w.view(request_id)).instances[0]
     assert (row.state, w.engine.creates) == (InstanceState.UNKNOWN, [])
     assert row.outcome == "vast has an instance of this name already."
+
+
+async def test_a_machine_is_given_what_its_clouds_profile_says(w: World) -> None:
+    for cloud in ("runpod", "lambda", "kaggle"):
+        w.wrap(cloud, noting)
+        await w.approved(candidates=(cloud,))
+        await w.settle()
+        (spec,) = cast("Noting", w.ctx.providers[cloud]).specs
+        places = profile.load(cloud).overrides
+        assert dict(spec.env) == places.environment
+        # A program is a person's own; every other machine makes its directories first.
+        assert spec.onstart == (
+            "python train.py" if cloud == "kaggle" else bootstrap(places.environment, places.directories)
+        )
+
+
+async def test_an_image_that_a_person_chose_keeps_its_own_command(w: World) -> None:
+    w.wrap("runpod", noting)
+    await w.approved(candidates=("runpod",), image="vllm/vllm-openai:v0.9")
+    await w.settle()
+    (spec,) = cast("Noting", w.ctx.providers["runpod"]).specs
+    assert (spec.image, spec.onstart, spec.env["DATA_DIR"]) == ("vllm/vllm-openai:v0.9", "", "/root/data")

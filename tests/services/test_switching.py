@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -15,6 +16,7 @@ from ledger.models import Instance, Session
 from ledger.states import GrantState, InstanceState, SessionState
 from ledger.values import Actor
 from ledger.writes import amend
+from providers import profile
 from providers.base import Provider
 from providers.errors import NoCapacity, Unavailable
 from tests.support.interposed import InFront
@@ -172,6 +174,28 @@ async def test_a_disk_that_cannot_be_kept_ends_nothing(w: World) -> None:
     request_id = await w.running(candidates=(cannot,))
     reply = await sessions.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
     assert (reply.code, "destroy ends it with its disk" in reply.sentence) == ("cannot_stop", True)
+    assert (await now(w))[0].state is SessionState.RUNNING
+
+
+async def test_the_answers_say_what_the_profile_says_of_the_data(w: World) -> None:
+    request_id = await w.running(candidates=("runpod",))
+    assert "A restart wipes /." in (await order(w, request_id, Order.RESTART)).sentence
+    await w.settle()
+    assert "A stop keeps /workspace and wipes /." in (await order(w, request_id, Order.STOP)).sentence
+    ended = await w.end(request_id)
+    assert ended.sentence.endswith("What is in / and /workspace is lost with it.")
+
+
+async def test_a_disk_is_not_kept_where_a_stop_keeps_nothing(
+    w: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request_id = await w.running(candidates=("vast",))
+    text = (profile.FOLDER / "vast.md").read_text(encoding="utf-8")
+    assert "| yes (billed on, host-local) |" in text
+    (tmp_path / "vast.md").write_text(text.replace("| yes (billed on, host-local) |", "| no |"))
+    monkeypatch.setattr(profile, "FOLDER", tmp_path)
+    reply = await sessions.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    assert (reply.code, "keeps nothing that is on the machine" in reply.sentence) == ("stop_keeps_nothing", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
 

@@ -264,7 +264,7 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
         "(1 h 12 min left)",
         "The approved 6 hours are over.",
         "$3.50 of at most $30.00",
-        "its disk goes with it",
+        "What is in / and /workspace is lost with it. Save what you need.",
         "`/gpu extend ymabv2 2h`",
     ):
         assert part in message.text

@@ -25,9 +25,10 @@ from bot.slack.blocks.parts import (
     section,
     when,
 )
-from ledger.models import Session
+from ledger.models import Instance, Session
 from ledger.reads import SessionView
 from ledger.values import short_id
+from providers.profile import ProfileError, load
 
 KEEP: Final = "keep"
 EXTEND: Final = "extend"
@@ -63,13 +64,22 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     facts = [f"*Why*: {safe(shown.why, SENTENCE_MAX)}"] if shown.why else []
     facts.append(f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.")
-    facts.append("*What is lost*: its disk goes with it, so save what you need." if shown.can_end else GOES_ON)
+    facts.append(f"*What is lost*: {_lost(row)}" if shown.can_end else GOES_ON)
     if shown.waiting:
         facts.append("More time is asked for and waits for a decision; until then this end stands.")
     short = short_id(session.id)
     hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} done {short}')}."
     blocks = [section(lead), section("\n".join(facts)), *(_buttons(shown) if shown.can_end else ()), context(hint)]
     return Message(" ".join([lead, *facts, hint]), tuple(blocks))
+
+
+def _lost(row: Instance | None) -> str:
+    """What its cloud's profile says that the end takes."""
+    try:
+        lost = load(row.cloud).over if row else ""
+    except ProfileError:
+        lost = ""
+    return f"{safe(lost, SENTENCE_MAX) or 'Its disk goes with it.'} Save what you need."
 
 
 def last_call(shown: Ending, now: datetime) -> Message:

@@ -17,13 +17,13 @@ def profile(cloud: str) -> Message:
         found = load(cloud)
     except ProfileError as error:
         return said(safe(str(error), 500))
-    title = f"*{safe(cloud)}*: {safe(found.meter)}"
+    title = f"*{safe(cloud)}*: {safe(' '.join(filter(None, (found.meter, found.over, found.stopped))))}"
     billing = bullets(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
     bites = bullets(
         f"{code(one.id)} {safe(_plain(one.symptom), LONGEST)} → {safe(_plain(one.fix), LONGEST)}"
         for one in found.gotchas
     )
-    places = " ".join(code(f"{key}={value}") for key, value in found.overrides.items() if value)
+    places = " ".join(code(f"{key}={value}") for key, value in found.overrides.environment.items())
     blocks = (section(title), section(billing), section(bites), context(places))
     return Message(clip(f"{title}\n{billing}\n{bites}", 3_900), blocks)
 

@@ -52,6 +52,7 @@ CAPABILITIES = Capabilities(
     balance=True,
     charges=True,
     logs=True,
+    onstart_is_command=True,
     # A pod was seen RUNNING, with its price set, in the answer to the create: time counts from there.
     billing=BillingRule(quantum_s=1, minimum_s=0, starts=BillingStart.CREATE, storage_while_stopped=True),
     visibility_lag_s=30,

@@ -1,0 +1,29 @@
+"""The script that a new machine starts with: what section 8 of its cloud's profile says, made true on the machine."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+#: Logins read it, so that whoever connects has the variables that programs were started with.
+PROFILE_FILE = "/etc/profile.d/gpu-shopper.sh"
+#: A home directory belongs to its user, and so does what is made in it.
+_MAKE = (
+    'make() { case $1 in /home/*) u=${1#/home/}; runuser -u "${u%%/*}" -- mkdir -p "$1";; *) mkdir -p "$1";; esac; }'
+)
+
+
+def bootstrap(variables: Mapping[str, str], directories: Sequence[str]) -> str:
+    """The shell script. `variables` are no secrets: every user of the machine can read them.
+
+    Each step stands for itself: a machine on which one of them fails is still of use.
+    """
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    lines = [
+        f"printf %s {shlex.quote(exports)} > {PROFILE_FILE}",
+        f". {PROFILE_FILE}",
+        _MAKE,
+        *(f"make {shlex.quote(path)}" for path in directories),
+        '[ -z "$PROXY_HOOK" ] || [ ! -r "$PROXY_HOOK" ] || . "$PROXY_HOOK"',
+    ]
+    return "\n".join(lines) + "\n"
