@@ -70,8 +70,7 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence, data)
     if command.keep and not facts.stop_keeps_data:
-        sentence = f"A stop at {row.cloud} keeps nothing that is on the machine."
-        return Reply(False, "stop_keeps_nothing", sentence, data)
+        return Reply(False, "stop_keeps_nothing", f"A stop at {row.cloud} keeps nothing that is on the machine.", data)
     if command.order is Order.START:
         await _authority(tx, row, session, now)
     await amend(tx, Instance, row.id, wanted=str(command.order), wanted_at=now, due_at=now)
