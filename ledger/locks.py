@@ -32,6 +32,7 @@ _BUDGETS = 7_302
 _SEALS = 7_303
 #: The first of two keys; the second stands for a person.
 _REQUESTER = 7_304
+_ROLLUP = 7_305
 
 _ID: Any = bindparam("row_id")
 #: Built once: these run before every move.
@@ -67,6 +68,12 @@ async def lock_seals(tx: AsyncSession) -> None:
     """Let one transaction at a time seal the journal, until it ends."""
     if may_lock(tx):
         await tx.execute(select(func.pg_advisory_xact_lock(_SEALS)))
+
+
+async def lock_rollup(tx: AsyncSession) -> None:
+    """Let one transaction at a time fold entries into the rollup, until it ends."""
+    if may_lock(tx):
+        await tx.execute(select(func.pg_advisory_xact_lock(_ROLLUP)))
 
 
 async def lock_standing(tx: AsyncSession) -> None:

@@ -30,6 +30,7 @@ from ledger.models import (
     Stray,
     Token,
 )
+from ledger.rollup import TOTAL, USED
 from ledger.states import (
     BILLABLE_INSTANCE,
     OPEN_INSTANCE,
@@ -130,11 +131,7 @@ async def options_of(tx: AsyncSession, option_id: str) -> list[Option]:
 
 async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
     """Dollars booked as used by a session."""
-    total = await tx.scalar(
-        select(func.sum(LedgerEntry.amount_usd)).where(
-            LedgerEntry.session_id == session_id, LedgerEntry.kind == "accrue"
-        )
-    )
+    total = await tx.scalar(select(TOTAL).where(LedgerEntry.session_id == session_id, LedgerEntry.kind.in_(USED)))
     return total or Decimal(0)
 
 
@@ -153,11 +150,7 @@ async def quote_failures(tx: AsyncSession, request_id: str, kind: str) -> int:
 
 async def accrued_of_instance(tx: AsyncSession, instance_id: str) -> Decimal:
     """Dollars booked as used by one instance of a session."""
-    total = await tx.scalar(
-        select(func.sum(LedgerEntry.amount_usd)).where(
-            LedgerEntry.instance_id == instance_id, LedgerEntry.kind == "accrue"
-        )
-    )
+    total = await tx.scalar(select(TOTAL).where(LedgerEntry.instance_id == instance_id, LedgerEntry.kind.in_(USED)))
     return total or Decimal(0)
 
 

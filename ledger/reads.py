@@ -25,6 +25,7 @@ from ledger.models import (
     Session,
     Token,
 )
+from ledger.rollup import TOTAL, USED
 from ledger.states import (
     LIVE_SESSION,
     RequestState,
@@ -165,8 +166,8 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
         )
     }
     sums = await tx.execute(
-        select(LedgerEntry.session_id, func.sum(LedgerEntry.amount_usd), func.max(LedgerEntry.at))
-        .where(LedgerEntry.session_id.in_(ids), LedgerEntry.kind == "accrue")
+        select(LedgerEntry.session_id, TOTAL, func.max(LedgerEntry.at))
+        .where(LedgerEntry.session_id.in_(ids), LedgerEntry.kind.in_(USED))
         .group_by(LedgerEntry.session_id)
     )
     booked = {session_id: (total, until) for session_id, total, until in sums}

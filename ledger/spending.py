@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.doors import Whose
-from ledger.models import GrantRow, Instance, LedgerEntry, Session
-from ledger.states import LIVE_SESSION, GrantState
-
-#: Kinds of entries that are money spent.
-SPENT = ("accrue", "true_up", "loss", "external")
+from ledger.models import Facet, GrantRow, Instance, LedgerEntry, Session
+from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, sums_of
+from ledger.spans import spans
+from ledger.states import LIVE_SESSION, GrantState, Tier
+from ledger.values import ActorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +30,48 @@ class Purse:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The same as conditions on the sessions."""
-        found = [] if self.whose is None else [self.whose.where(Session.owner)]
-        return found if self.label is None else [*found, Session.label == self.label]
+        return self._on(Session.owner, Session.label)
+
+    def on_facets(self) -> list[ColumnElement[bool]]:
+        """The same as conditions on the facets of the rollup."""
+        return self._on(Facet.owner, Facet.label)
+
+    def on_entries(self) -> list[ColumnElement[bool]]:
+        """The same as conditions on single entries."""
+        return self._on(FACETS["owner"], FACETS["label"])
+
+    def _on(self, owner: Any, label: Any) -> list[ColumnElement[bool]]:
+        found = [] if self.whose is None else [self.whose.where(owner)]
+        return found if self.label is None else [*found, label == self.label]
 
 
 EVERYBODY = Purse()
 
 
-async def spent(tx: AsyncSession, purse: Purse, since: datetime | None) -> Decimal:
-    """Dollars booked as spent since then; of everybody, with what strays and other tools cost."""
-    query = select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.kind.in_(SPENT))
-    if since is not None:
-        query = query.where(LedgerEntry.at >= since)
-    if purse.conditions():
-        query = query.join(Session, Session.id == LedgerEntry.session_id).where(*purse.conditions())
-    return await tx.scalar(query) or Decimal(0)
+async def sums(
+    tx: AsyncSession, purse: Purse, by: tuple[str, ...], since: datetime | None, until: datetime | None = None
+) -> list[tuple[tuple[str, ...], Decimal]]:
+    """Dollars booked in [since, until) per combination of the facets `by`, from the rollup."""
+    parts = spans(since, until)
+    if not parts:
+        return []
+    rows: Any = await tx.execute(sums_of(parts, by, purse.on_facets(), purse.on_entries()))
+    found: defaultdict[tuple[str, ...], Decimal] = defaultdict(Decimal)
+    for *names, amount_usd in rows:
+        found[tuple(names)] += amount_usd or Decimal(0)
+    return list(found.items())
+
+
+async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: datetime | None = None) -> Decimal:
+    """Dollars booked as spent in [since, until); of everybody, with what strays and other tools cost."""
+    return sum((amount_usd for _, amount_usd in await sums(tx, purse, (), since, until)), Decimal(0))
+
+
+async def buckets(
+    tx: AsyncSession, purse: Purse, tier: Tier, since: datetime, until: datetime
+) -> dict[datetime, Decimal]:
+    """Dollars per hour, day or month (UTC) by when it began; both ends must be such a beginning."""
+    return await daily(tx, tier, since, until, purse.on_facets(), purse.on_entries())
 
 
 async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
@@ -76,11 +104,11 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
         caps[session_id] = caps.get(session_id, Decimal(0)) + cap_usd
         rates[session_id] = max(rates.get(session_id, Decimal(0)), rate_usd_h)
     used: Any = await tx.execute(
-        select(LedgerEntry.session_id, func.sum(LedgerEntry.amount_usd))
+        select(LedgerEntry.session_id, TOTAL)
         .join(Instance, Instance.id == LedgerEntry.instance_id)
         .join(GrantRow, GrantRow.id == Instance.grant_id)
         .join(Session, Session.id == LedgerEntry.session_id)
-        .where(LedgerEntry.kind == "accrue", *in_force)
+        .where(LedgerEntry.kind.in_(USED), *in_force)
         .group_by(LedgerEntry.session_id)
     )
     for session_id, amount_usd in used:
@@ -94,7 +122,7 @@ async def outcomes(
     """`(end code, dollars booked in all)` of each session that ended with one of `codes` in [since, until)."""
     booked = and_(LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(SPENT))
     rows: Any = await tx.execute(
-        select(Session.end_code, func.sum(LedgerEntry.amount_usd))
+        select(Session.end_code, TOTAL)
         .outerjoin(LedgerEntry, booked)
         .where(Session.end_code.in_(codes), Session.ended_at >= since, Session.ended_at < until, *purse.conditions())
         .group_by(Session.id, Session.end_code)
@@ -102,24 +130,18 @@ async def outcomes(
     return [(code, amount_usd or Decimal(0)) for code, amount_usd in rows]
 
 
-#: What costs can be grouped by.
-GROUPS: dict[str, Any] = {
-    "owner": Session.owner,
-    "cloud": Instance.cloud,
-    "gpu": Session.gpu,
-    "label": Session.label,
-}
+#: What costs can be grouped by. A consumer is an owner that is a program.
+GROUPS = ("owner", "consumer", "cloud", "gpu", "label", "tool")
 
 
-async def costs(tx: AsyncSession, purse: Purse, by: str, since: datetime, until: datetime) -> list[tuple[str, Decimal]]:
-    """Dollars booked in [since, until) per value of `by`, the greatest first; without what belongs to no session."""
-    column, total = GROUPS[by], func.sum(LedgerEntry.amount_usd)
-    rows: Any = await tx.execute(
-        select(column, total)
-        .select_from(LedgerEntry)
-        .join(Session, Session.id == LedgerEntry.session_id)
-        .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .where(LedgerEntry.kind.in_(SPENT), LedgerEntry.at >= since, LedgerEntry.at < until, *purse.conditions())
-        .group_by(column)
-    )
-    return sorted(((str(name or ""), amount) for name, amount in rows), key=lambda one: (-one[1], one[0]))
+async def costs(
+    tx: AsyncSession, purse: Purse, since: datetime | None, until: datetime | None = None
+) -> dict[str, list[tuple[str, Decimal]]]:
+    """Dollars booked in [since, until) per value of each group, the greatest first; from one read of the rollup."""
+    found: dict[str, defaultdict[str, Decimal]] = {by: defaultdict(Decimal) for by in GROUPS}
+    for names, amount_usd in await sums(tx, purse, tuple(FACETS), since, until):
+        for by, name in zip(FACETS, names, strict=True):
+            found[by][name] += amount_usd
+        if names[0].startswith(f"{ActorKind.CONSUMER}:"):
+            found["consumer"][names[0]] += amount_usd
+    return {by: sorted(amounts.items(), key=lambda one: (-one[1], one[0])) for by, amounts in found.items()}

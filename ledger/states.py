@@ -137,6 +137,14 @@ class NotificationKind(StrEnum):
     REPLY = "reply"
 
 
+class Tier(StrEnum):
+    """How long the time is that one row of the rollup sums up."""
+
+    HOUR = "hour"
+    DAY = "day"
+    MONTH = "month"
+
+
 _N = NotificationKind
 
 #: A move into this state makes these notifications due. The request's message is rendered again from state, so

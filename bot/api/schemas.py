@@ -233,12 +233,25 @@ class FinishedOut(Out):
     sentence: str
 
 
-class CostsOut(Out):
-    """What was booked, in dollars; the running hour is not in it yet."""
+class CostBucket(Out):
+    """What was spent in the hour, day or month that began then."""
 
+    since: datetime
+    usd: Decimal
+
+
+class CostsOut(Out):
+    """What was booked, in dollars; the running hour is not in it yet. Buckets without costs are left out.
+
+    `total_usd`, `buckets`, `groups` and `finished` are of the time from `since` on.
+    """
+
+    period: str
     since: datetime
     today_usd: Decimal
     month_usd: Decimal
+    total_usd: Decimal
+    buckets: list[CostBucket]
     groups: dict[str, list[CostShare]]
     finished: FinishedOut
 

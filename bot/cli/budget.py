@@ -10,8 +10,9 @@ from bot.api.schemas import BudgetOut, CostsOut
 from bot.cli.asking import Json
 from bot.cli.door import spoken
 from bot.cli.telling import show as print_answer
+from bot.rules.budget import Period
 from bot.rules.wording import usd
-from bot.services.told import Told
+from bot.services.told import TextTable, Told
 
 app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
 
@@ -27,18 +28,22 @@ def show(as_json: Json = False) -> None:
 
 @app.command("costs")
 def costs_(
+    period: Annotated[
+        Period, typer.Argument(help="hourly: 24 hours; daily: this month; monthly: 12 months; total.")
+    ] = Period.DAILY,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What was booked today and this month, by owner, cloud, GPU and label."""
-    found = spoken(lambda door: door.get("/costs", mine="true" if mine else ""))
+    """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
+    found = spoken(lambda door: door.get("/costs", mine="true" if mine else "", period=str(period)))
     if as_json:
         print_answer(found)
         return
     costs = CostsOut.model_validate(found)
-    lines = [f"today {usd(costs.today_usd)}", f"since {costs.since:%Y-%m-%d} {usd(costs.month_usd)}"]
-    for by, shares in costs.groups.items():
-        lines += [f"{by} {one.name or 'none'}: {usd(one.usd)}" for one in shares]
-    if costs.finished.runs:
-        lines.append(f"finished {costs.finished.sentence}")
-    print_answer(Told(sentences=tuple(lines)))
+    form = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(period, "%Y-%m")
+    lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
+    when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{form}}", usd(b.usd)) for b in costs.buckets))
+    shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
+    tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
+    done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
+    print_answer(Told(lead=lead, tables=tables, sentences=done))

@@ -8,11 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from difflib import get_close_matches
 
-from bot.rules.comparison import Question
-from bot.rules.grammar_commands import BY_NAME, DONE_WORDS, SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar_commands import BY_NAME, SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar_plain import (
+    Command,
+    Wrong,
+    end,
+    read_choice,
+    read_cloud,
+    read_done,
+    read_id,
+    read_key,
+    read_nothing,
+    read_topic,
+)
 from bot.rules.grammar_run import SHARED, question, question_word, run_word, unsaid, work_word
 from bot.rules.grammar_words import (
     BRANDS,
@@ -34,26 +44,9 @@ from bot.rules.job import JobArgs
 from bot.rules.policy import Policy
 from bot.rules.private_keys import looks_private
 from bot.rules.text import Token, UnclosedQuote, caret, clean, tokens
-from providers import known
 from providers.gpus import lookup
 
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What was asked. `args` is None for a job command without words, which opens the form.
-
-    `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
-    `action` and `text` belong to `key`, `question` to `compare`. Of `extend`, `hours` is how much more and `text` why;
-    of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`.
-    """
-
-    name: str
-    args: JobArgs | None = None
-    target: str = ""
-    action: str = ""
-    text: str = ""
-    question: Question | None = None
-    hours: Decimal | None = None
+__all__ = ["Command", "GrammarError", "parse", "reference", "said"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +78,6 @@ _NUMBER = re.compile(r"\d+")
 _UNITS = re.compile(r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*", re.IGNORECASE)
 
 
-class _Wrong(Exception):
-    """Carries a word and a sentence up to `parse`."""
-
-    def __init__(self, token: Token, message: str) -> None:
-        super().__init__(message)
-        self.token = token
-        self.message = message
-
-
 def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
     """Read what somebody typed after `/gpu`. Nothing typed is `help`."""
     line = clean(text)
@@ -109,7 +93,7 @@ def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
         return _READERS[sub.shape](sub, words[1:], line, policy or Policy())
     except UnclosedQuote as error:
         return GrammarError(line[error.position :], error.position, "This quote is not closed.", sub.example, line)
-    except _Wrong as error:
+    except Wrong as error:
         return GrammarError(error.token.raw, error.token.position, error.message, sub.example, line)
 
 
@@ -122,7 +106,7 @@ def said(name: str, pairs: Iterable[tuple[str, str]], policy: Policy) -> Command
     words = [_pair(key, clean(value), place) for place, (key, value) in enumerate(pairs, 1)]
     try:
         return _READERS[sub.shape](sub, words, "", policy)
-    except _Wrong as error:
+    except Wrong as error:
         return GrammarError(error.token.raw, error.token.position, error.message, sub.example, "")
 
 
@@ -135,91 +119,28 @@ def _subcommand(first: Token) -> Subcommand:
     if word in BY_NAME:
         return BY_NAME[word]
     if re.sub(r"^\d+x", "", word) and lookup(re.sub(r"^\d+x", "", word)):
-        raise _Wrong(first, f"Begin with what to do: provision {show(first.value)}.")
+        raise Wrong(first, f"Begin with what to do: provision {show(first.value)}.")
     known = ", ".join(sub.name for sub in SUBCOMMANDS)
-    raise _Wrong(first, f"{show(first.value)} is not a command; there are {known}.{near(word, BY_NAME)}")
+    raise Wrong(first, f"{show(first.value)} is not a command; there are {known}.{near(word, BY_NAME)}")
 
 
 # ── one reader per shape ─────────────────────────────────────────────────────────────────────────
 
 
-def _read_nothing(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
-    if words:
-        raise _Wrong(words[0], f"{sub.name} takes no words after it.")
-    return Command(sub.name)
-
-
-def _read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
-    if not words:
-        raise _Wrong(_end(line), f"{sub.name} needs the id that a list or a message shows.")
-    target = words[0].value.strip("`#")
-    if not re.fullmatch(r"[A-Za-z0-9][\w.:-]{0,63}", target, re.ASCII):
-        raise _Wrong(words[0], f"{show(words[0].value)} is not an id; a list or a message shows it.")
-    if len(words) > 1:
-        raise _Wrong(words[1], f"{sub.name} takes one id and nothing after it.")
-    return Command(sub.name, target=target)
-
-
 def _read_more(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    named = _read_id(sub, words[:1], line, policy)
+    named = read_id(sub, words[:1], line, policy)
     fields: Fields = {}
     for word in _joined(words[1:]):
         try:
             found, _ = _word(word, "", fields, policy)
         except BadWord as error:
-            raise _Wrong(word, str(error)) from error
+            raise Wrong(word, str(error)) from error
         if not found.keys() <= {"hours", "reason"} or not fields.keys().isdisjoint(found):
-            raise _Wrong(word, f'{sub.name} takes one time and one reason, as in 2h for="one more epoch".')
+            raise Wrong(word, f'{sub.name} takes one time and one reason, as in 2h for="one more epoch".')
         fields.update(found)
     if "hours" not in fields:
-        raise _Wrong(_end(line), "Say how much more, such as 2h or 90m.")
+        raise Wrong(end(line), "Say how much more, such as 2h or 90m.")
     return replace(named, hours=fields["hours"], text=fields.get("reason", ""))
-
-
-def _read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    named = _read_id(sub, words[:1], line, policy)
-    found: dict[str, str] = {}
-    for word in words[1:]:
-        kind, value = DONE_WORDS.get(word.value.lower(), ("", ""))
-        if not kind or kind in found:
-            raise _Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.")
-        found[kind] = value
-    return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
-
-
-def _read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
-    if not words:
-        raise _Wrong(_end(line), "Say what to do with the key: add, list or remove.")
-    action = words[0].value.lower()
-    if action not in ("add", "list", "remove"):
-        raise _Wrong(words[0], f"{show(words[0].value)} cannot be done with a key; there are add, list and remove.")
-    rest = line[words[1].position :] if len(words) > 1 else ""
-    if action == "add" and not rest:
-        raise _Wrong(_end(line), "The public key is missing; it is the one line in a file that ends in .pub.")
-    if action == "list" and rest:
-        raise _Wrong(words[1], "key list takes no words after it.")
-    return Command(sub.name, action=action, text=rest.strip("`"))
-
-
-def _read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
-    topic = words[0].value.lower() if words else ""
-    if topic and topic not in BY_NAME:
-        raise _Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, BY_NAME)}")
-    return Command(sub.name, target=BY_NAME[topic].name if topic else "")
-
-
-def _read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
-    if len(words) != 1:
-        raise _Wrong(
-            words[1] if words else _end(line), f"{sub.name} takes one cloud; there are {', '.join(known.names())}."
-        )
-    try:
-        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
-    except BadWord as error:
-        raise _Wrong(words[0], str(error)) from error
-    except ValueError as error:
-        raise _Wrong(words[0], f"{sub.name} takes one cloud at a time.") from error
-    return Command(sub.name, target=cloud)
 
 
 def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
@@ -231,10 +152,10 @@ def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
         try:
             found, gpu_text = _word(word, gpu_text, fields, policy)
         except BadWord as error:
-            raise _Wrong(word, str(error)) from error
+            raise Wrong(word, str(error)) from error
         for name, value in found.items():
             if name in fields and name not in ("gpu_names", "work"):
-                raise _Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
+                raise Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
             fields[name] = value
     args = JobArgs(**fields)
     # A time that a person fixed is what is rented, whatever the work is.
@@ -249,14 +170,14 @@ def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
 
 def _complete(sub: Subcommand, args: JobArgs, line: str) -> None:
     if sub.name == "plan" and not args.work and args.hours is None:
-        raise _Wrong(_end(line), "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h.")
+        raise Wrong(end(line), "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h.")
     if not sub.needs_hours:
         return
     if not args.work and not (args.gpu_names or args.memory_gb_min or args.memory_gb_max or args.offer_id):
-        raise _Wrong(_end(line), "Say which GPU: a name such as 4090, or memory=40GB+.")
+        raise Wrong(end(line), "Say which GPU: a name such as 4090, or memory=40GB+.")
     missing = unsaid(args.work)
     if args.hours is None and (missing or not args.work):
-        raise _Wrong(_end(line), f"Say for how long, such as 6h or 90m. {missing}".strip())
+        raise Wrong(end(line), f"Say for how long, such as 6h or 90m. {missing}".strip())
 
 
 def _read_question(sub: Subcommand, words: list[Token], _line: str, policy: Policy) -> Command:
@@ -265,31 +186,28 @@ def _read_question(sub: Subcommand, words: list[Token], _line: str, policy: Poli
         try:
             found = question_word(word, policy)
         except BadWord as error:
-            raise _Wrong(word, str(error)) from error
+            raise Wrong(word, str(error)) from error
         if not fields.keys().isdisjoint(found):
-            raise _Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
+            raise Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
         fields.update(found)
     try:
         return Command(sub.name, question=question(fields))
     except BadWord as error:
-        raise _Wrong(words[-1], str(error)) from error
+        raise Wrong(words[-1], str(error)) from error
 
 
 _READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Command]] = {
     Shape.JOB: _read_job,
-    Shape.ID: _read_id,
-    Shape.KEY: _read_key,
-    Shape.TOPIC: _read_topic,
-    Shape.CLOUD: _read_cloud,
+    Shape.ID: read_id,
+    Shape.KEY: read_key,
+    Shape.TOPIC: read_topic,
+    Shape.CLOUD: read_cloud,
     Shape.QUESTION: _read_question,
-    Shape.NOTHING: _read_nothing,
+    Shape.NOTHING: read_nothing,
+    Shape.CHOICE: read_choice,
     Shape.MORE: _read_more,
-    Shape.DONE: _read_done,
+    Shape.DONE: read_done,
 }
-
-
-def _end(line: str) -> Token:
-    return Token("", "", len(line))
 
 
 def _joined(words: list[Token]) -> Iterator[Token]:
@@ -297,7 +215,7 @@ def _joined(words: list[Token]) -> Iterator[Token]:
     place = 0
     while place < len(words):
         word = words[place]
-        unit = words[place + 1] if place + 1 < len(words) else _end("")
+        unit = words[place + 1] if place + 1 < len(words) else end("")
         place += 1
         if _NUMBER.fullmatch(word.raw) and not lookup(word.raw) and _UNITS.fullmatch(unit.raw):
             gap = " " * (unit.position - word.position - len(word.raw))

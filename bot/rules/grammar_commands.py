@@ -17,6 +17,7 @@ class Shape(StrEnum):
     NOTHING = "nothing"
     MORE = "more"
     DONE = "done"
+    CHOICE = "choice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class Subcommand:
     shape: Shape
     aliases: tuple[str, ...] = ()
     needs_hours: bool = False
+    #: What may follow a command of the shape CHOICE; the first is meant when nothing follows.
+    choices: tuple[str, ...] = ()
 
 
 SUBCOMMANDS: tuple[Subcommand, ...] = (
@@ -84,7 +87,15 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
     Subcommand("audit", "audit ID", "What happened to a request or machine, sealed.", "audit 4k7m2p", Shape.ID),
     Subcommand("budget", "budget", "What your budgets still allow.", "budget", Shape.NOTHING, ("budgets",)),
-    Subcommand("costs", "costs", "What was spent today and this month.", "costs", Shape.NOTHING, ("cost", "spend")),
+    Subcommand(
+        "costs",
+        "costs [daily|hourly|monthly|total]",
+        "What was spent: this month by the day, the last 24 hours, 12 months, or everything.",
+        "costs monthly",
+        Shape.CHOICE,
+        ("cost", "spend"),
+        choices=("daily", "hourly", "monthly", "total"),
+    ),
     Subcommand(
         "key",
         "key add PUBLIC-KEY, key list, key remove",

@@ -1,46 +1,83 @@
-"""What was spent, grouped as people ask for it: from the booked entries, so the running hour is not in it yet."""
+"""What was spent, grouped as people ask for it, from the rollup: the running hour of each machine is not in it yet."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.budget import Period, begins
 from bot.rules.completion import WENT_WELL, WENT_WRONG, Outcome, SuccessCost, cost_per_success
 from bot.services import access
 from bot.services.context import Context
-from ledger.spending import EVERYBODY, GROUPS, Purse, costs, outcomes, spent
+from ledger.spans import after, begin
+from ledger.spending import EVERYBODY, Purse, buckets, costs, outcomes, spent
+from ledger.states import Tier
 from ledger.values import Actor
+from ledger.writes import Tx
 
 #: How many names of one grouping are shown; the rest is one line.
 SHOWN = 8
+#: Before anything that a ledger can hold.
+_FIRST = datetime(2000, 1, 1, tzinfo=UTC)
+#: What one bucket of each view is.
+TIERS = {Period.HOURLY: Tier.HOUR, Period.DAILY: Tier.DAY, Period.MONTHLY: Tier.MONTH, Period.TOTAL: Tier.MONTH}
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Dollars of today and of this month (UTC), and the month by owner, cloud, GPU and label.
+    """Dollars of today and of this month (UTC), and those since `since` by hour, day or month and by group.
 
-    `finished` is about the sessions that ended this month with a word on how their work went.
+    `finished` is about the sessions that ended in that time with a word on how their work went.
     """
 
+    period: Period
     since: datetime
     today_usd: Decimal
     month_usd: Decimal
+    total_usd: Decimal
+    buckets: tuple[tuple[datetime, Decimal], ...]
     groups: dict[str, tuple[tuple[str, Decimal], ...]]
     finished: SuccessCost
 
 
-async def overview(ctx: Context, actor: Actor | None = None) -> Costs:
+def since_when(period: Period, now: datetime) -> datetime:
+    """When a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
+    if period is Period.HOURLY:
+        return begin(Tier.HOUR, now) - timedelta(hours=23)
+    month = begin(Tier.MONTH, now)
+    if period is Period.MONTHLY:
+        return begin(Tier.MONTH, month.replace(year=month.year - 1) + timedelta(days=31))
+    return month if period is Period.DAILY else _FIRST
+
+
+async def overview(ctx: Context, actor: Actor | None = None, period: Period = Period.DAILY) -> Costs:
     """One person's costs with those of the programs that they answer for; without one, everybody's."""
     now = ctx.clock.now()
-    day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now
     async with ctx.db.read() as tx:
         purse = EVERYBODY if actor is None else Purse(await access.mine(tx, ctx.policy, actor))
-        groups = {by: tuple(await costs(tx, purse, by, month, now)) for by in GROUPS}
-        ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, month, now)
-        finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
-        return Costs(month, await spent(tx, purse, day), await spent(tx, purse, month), groups, finished)
+        return await of_purse(tx, purse, period, now)
+
+
+async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs:
+    """The same of one purse in a transaction of the caller's."""
+    day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now
+    tier, since = TIERS[period], since_when(period, now)
+    found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
+    since = min(found, default=month) if period is Period.TOTAL else since
+    groups = {by: tuple(rows) for by, rows in (await costs(tx, purse, since)).items()}
+    ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, since, now)
+    finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
+    return Costs(
+        period,
+        since,
+        await spent(tx, purse, day),
+        await spent(tx, purse, month),
+        sum(found.values(), Decimal(0)),
+        tuple(sorted(found.items())),
+        groups,
+        finished,
+    )
 
 
 def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:

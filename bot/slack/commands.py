@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from bot.rules.approval import is_approver
+from bot.rules.budget import Period
 from bot.rules.grammar import Command, GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.switching import Order
@@ -185,10 +186,10 @@ async def _audit(desk: Desk, job: Job, parsed: Command) -> None:
         await desk.say(job, answer(Reply(False, "not_yours", "Only its owner or an approver reads this journal.")))
 
 
-async def _costs(desk: Desk, job: Job, _parsed: Command) -> None:
+async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
-    found = await costs.overview(desk.ctx, None if everybody else job.heard.actor)
+    found = await costs.overview(desk.ctx, None if everybody else job.heard.actor, Period(parsed.action))
     await desk.say(job, money.costs(found, everybody=everybody))
 
 

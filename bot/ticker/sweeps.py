@@ -14,6 +14,7 @@ from bot.services import (
     metering,
     outbox,
     requests,
+    rolling,
     sweep,
     switching,
     telling,
@@ -24,6 +25,8 @@ from bot.ticker.schedule import Job
 
 #: Completed hours are booked this often; the running hour is computed when somebody looks.
 ACCRUE_S = 60.0
+#: Entries that were booked are folded into the rollup this often; until then they are counted one by one.
+ROLL_S = 10.0
 #: Runs at once of the jobs that wait for answers from outside: a cloud or Slack that hangs holds up one of them.
 WIDTH = 4
 
@@ -78,6 +81,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("webhooks", lambda: telling.fan_out(ctx), tick_s, drain=False),
         Job("webhook-deliveries", lambda: telling.deliver_due(ctx), tick_s, width=WIDTH),
         Job("webhook-log", lambda: telling.forget_due(ctx), telling.FORGET_EVERY_S, drain=False),
+        Job("rollup", lambda: rolling.roll_due(ctx), ROLL_S),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
     for cloud in ctx.providers:

@@ -13,6 +13,7 @@ from sqlalchemy import event, inspect
 
 from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
 from ledger.models.base import Base, Claimable
+from ledger.models.costing import EntrySeal, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.doors import ApiAnswer, ApiKey, Consumer
 from ledger.models.holding import Instance, Session, Stray
 from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
@@ -26,7 +27,10 @@ __all__ = [
     "Base",
     "Claimable",
     "Consumer",
+    "EntrySeal",
     "Event",
+    "ExternalCost",
+    "Facet",
     "GrantRow",
     "Inbox",
     "Instance",
@@ -36,6 +40,7 @@ __all__ = [
     "Option",
     "Quote",
     "Request",
+    "Rollup",
     "Seal",
     "Session",
     "SshKey",
@@ -43,6 +48,7 @@ __all__ = [
     "Stray",
     "Token",
     "TurnRow",
+    "Unrolled",
     "Webhook",
     "WebhookDelivery",
 ]

@@ -14,6 +14,7 @@ from typing import Any
 from bot.services import backlog
 from ledger.db import Database
 from tests.bench import processes
+from tests.bench.costs import report as measure_costs
 from tests.bench.latency import measure as measure_latency
 from tests.bench.load import Result, closed_loop, open_loop, signed, slash_command
 from tests.bench.market import market as measure_market
@@ -110,6 +111,13 @@ async def ranking() -> None:
         _line(name, value, aim)
 
 
+async def costs() -> None:
+    """What reading a month's costs takes."""
+    print("\nCosts: a month by owner, cloud, GPU, label and tool, from the rollup, beside grouping the entries")
+    async for name, value, aim in measure_costs():
+        _line(name, value, aim)
+
+
 async def throughput() -> None:
     """How well tokens/s are predicted, where the published measurements are at hand."""
     print("\nThroughput: published measurements that the prediction has not seen")
@@ -135,6 +143,7 @@ def main() -> None:
     runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "market": market,
         "ranking": ranking,
+        "costs": costs,
         "throughput": throughput,
         "latency": latency,
         "ack": lambda: ack(chosen.seconds, None),

@@ -66,7 +66,7 @@ def test_budgets_and_costs_are_printed(url: str) -> None:
         return result.output
 
     assert said("show") == "The policy sets no budget.\n"
-    assert "today $0.00" in said("costs")
+    assert "$0.00 since" in said("costs")
     policy = Path("policy.yml")
     policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
     assert "global: daily $2.00 of $50.00 (4 %), of that $2.00 reserved" in said("show")

@@ -26,6 +26,8 @@ def test_more_hours_with_their_reason() -> None:
         ("extend", "", "needs the id"),
         ("done s-1a2b maybe", "maybe", "takes success or failed, and destroy or preserve"),
         ("done s-1a2b ok success", "success", "takes success or failed, and destroy or preserve"),
+        ("costs yearly", "yearly", "is not one of daily, hourly, monthly, total"),
+        ("costs daily hourly", "hourly", "takes one word"),
         ("done s-1a2b keep destroy", "destroy", "takes success or failed, and destroy or preserve"),
     ],
 )
@@ -62,3 +64,10 @@ def test_a_wrong_pair_is_named_by_its_number() -> None:
     found = said("provision", [("gpu", "A100"), ("hours", "soon")], Policy())
     assert isinstance(found, GrammarError)
     assert (found.position, found.word, found.line) == (2, "hours=soon", "")
+
+
+def test_costs_are_those_of_the_month_unless_another_view_is_named() -> None:
+    for line, view in (("costs", "daily"), ("costs Monthly", "monthly")):
+        found = parse(line)
+        assert isinstance(found, Command)
+        assert found.action == view

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -34,8 +35,9 @@ from bot.slack.blocks.status import status
 from bot.slack.home import home
 from ledger.models import Stray
 from ledger.reads import RequestView, SessionView
+from ledger.spans import after
 from ledger.spending import GROUPS
-from ledger.states import InstanceState, RequestState, SessionState
+from ledger.states import InstanceState, RequestState, SessionState, Tier
 from ledger.values import JobRequest
 from providers.base import Offer
 from tests.slack import hostile
@@ -104,10 +106,11 @@ def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
 def test_money(one: str, other: str, amount: Decimal) -> None:
     check(money.budget([Line(one, other, Period.DAILY, amount, amount, amount)]))
     finished = cost_per_success([Outcome(amount, succeeded=True)])
-    found = Costs(
-        START, amount, amount, dict.fromkeys(GROUPS, ((one, amount), (f"slack:T1/{other}", amount))), finished
-    )
-    check(money.costs(found, everybody=True))
+    groups = dict.fromkeys(GROUPS, ((one, amount), (f"slack:T1/{other}", amount)))
+    for period in Period:
+        buckets = tuple((after(Tier.HOUR, START) + timedelta(hours=n), amount) for n in range(24))
+        found = Costs(period, START, amount, amount, amount, buckets, groups, finished)
+        check(money.costs(found, everybody=True))
 
 
 @settings(quick, max_examples=12)

@@ -25,6 +25,7 @@ from bot.services import (
     metering,
     outbox,
     requests,
+    rolling,
     sessions,
     sweep,
     switching,
@@ -186,6 +187,7 @@ class World:
         done += await ending.terminate_due(self.ctx) + await switching.switch_due(self.ctx)
         done += await deadlines.deadlines_due(self.ctx)
         done += await metering.accrue_due(self.ctx)
+        await rolling.roll_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await sweep.observe(self.ctx, cloud)).urgent

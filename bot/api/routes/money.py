@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from bot.api.desk import AtDesk, caller, refusals
-from bot.api.schemas import BudgetOut, CostShare, CostsOut, FinishedOut
-from bot.rules.budget import said
+from bot.api.schemas import BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
+from bot.rules.budget import Period, said
 from bot.rules.scopes import Scope
 from bot.services import access, budgets, costs
 from bot.services.consumers import Principal
@@ -39,14 +39,24 @@ async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
 
 
 @router.get("/costs", responses=refusals())
-async def get_costs(desk: AtDesk, who: Reader, mine: bool = False) -> CostsOut:
-    """What was booked today and this month, by owner, cloud, GPU and label; with `mine` only one's own."""
+async def get_costs(desk: AtDesk, who: Reader, mine: bool = False, period: Period = Period.DAILY) -> CostsOut:
+    """What was booked, by owner, consumer, cloud, GPU, label and tool; with `mine` only one's own.
+
+    `period` is how it is cut: `hourly` the last 24 hours, `daily` this month, `monthly` the last twelve months, `total`
+    everything.
+    """
     everybody = access.sees_all(desk.ctx.policy, who) and not mine
-    found = await costs.overview(desk.ctx, None if everybody else who.actor)
+    found = await costs.overview(desk.ctx, None if everybody else who.actor, period)
     groups = {by: [_share(name, usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()}
-    finished = FinishedOut(**asdict(found.finished))
     return CostsOut(
-        since=found.since, today_usd=found.today_usd, month_usd=found.month_usd, groups=groups, finished=finished
+        period=found.period,
+        since=found.since,
+        today_usd=found.today_usd,
+        month_usd=found.month_usd,
+        total_usd=found.total_usd,
+        buckets=[CostBucket(since=began, usd=usd) for began, usd in found.buckets],
+        groups=groups,
+        finished=FinishedOut(**asdict(found.finished)),
     )
 
 

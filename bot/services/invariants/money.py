@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.services.invariants.world import Truth, Violation
 from ledger.audit import Books
-from ledger.models import Session
+from ledger.models import LedgerEntry, Session
 from ledger.states import GrantState, InstanceState, is_terminal
 
 #: The ledger and the bill may differ by this share, and always by the rounding of a few started seconds.
@@ -56,7 +56,7 @@ def _budgets(books: Books) -> list[Violation]:
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         if entry.kind in SPENT and entry.session_id:
-            spent[entry.session_id] += entry.amount_usd
+            spent[entry.session_id] += _signed(entry)
     found = []
     for session in books.sessions:
         # An extension is approved under a request of its own.
@@ -68,6 +68,11 @@ def _budgets(books: Books) -> list[Violation]:
             text = f"${spent[session.id]} was used, ${allowed} was approved"
             found.append(Violation("budgets never overshoot", session.id, text))
     return found
+
+
+def _signed(entry: LedgerEntry) -> Decimal:
+    """Less than nothing for a correction that gives money back."""
+    return -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
 
 
 def _late_usd(books: Books, session: Session) -> Decimal:
@@ -90,7 +95,7 @@ def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         if entry.kind in SPENT:
-            booked[entry.debit if entry.debit.startswith("loss:") else str(entry.instance_id)] += entry.amount_usd
+            booked[entry.debit if entry.debit.startswith("loss:") else str(entry.instance_id)] += _signed(entry)
     ours: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
     for row in books.instances:
         if row.state is InstanceState.GONE:

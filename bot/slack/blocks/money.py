@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
 
 from bot.blockkit import escape
-from bot.rules.budget import Line, said
+from bot.rules.budget import Line, Period, said
 from bot.services.costs import Costs, shortened
 from bot.slack.blocks.parts import Block, Message, bullets, clip, context, dollars, person, safe, section, when
+from ledger.values import cents
 
 
 def budget(lines: Sequence[Line]) -> Message:
@@ -28,20 +31,48 @@ def _whose(key: str) -> str:
 
 
 def costs(found: Costs, *, everybody: bool) -> Message:
-    """What was booked today and this month."""
+    """What was booked in a time, by when and by what."""
     lead = "Everybody's costs" if everybody else "Your costs"
-    total = f"*{lead}*: {dollars(found.today_usd)} today, {dollars(found.month_usd)} since {when(found.since)}."
+    total = f"*{lead}*: {dollars(found.total_usd)} since {when(found.since)}, {dollars(found.today_usd)} of it today."
     told = [total]
     for by, rows in found.groups.items():
-        if by == "owner" and not everybody:
+        named = [row for row in rows if row[0] or by not in ("consumer", "tool")]
+        if not named or (by == "owner" and not everybody):
             continue
-        parts = [f"{_name(by, name)} {dollars(amount)}" for name, amount in shortened(rows)]
-        if parts:
-            told.append(f"*By {by}*: {', '.join(parts)}")
+        told.append(f"*By {_BY[by]}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(tuple(named)))}")
     if found.finished.runs:
         told.append(f"*Finished*: {escape(found.finished.sentence)}")
     hint = "Booked hours; the running hour of each machine comes on top. `/gpu list` shows it."
-    return Message(clip(" ".join(told), 3_900), (section(f":receipt: {bullets(told)}"), context(hint)))
+    graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
+    return Message(clip(" ".join(told), 3_900), (section(f":receipt: {bullets(told)}"), *graph, context(hint)))
+
+
+_BY = {
+    "owner": "owner",
+    "consumer": "program",
+    "cloud": "cloud",
+    "gpu": "GPU",
+    "label": "project",
+    "tool": "other tool",
+}
+_TITLES = {
+    Period.HOURLY: "Dollars per hour, UTC",
+    Period.DAILY: "Dollars per day",
+    Period.MONTHLY: "Dollars per month",
+    Period.TOTAL: "Dollars per month",
+}
+_LABELS = {Period.HOURLY: "%H:00", Period.DAILY: "%b %d"}
+#: Slack shows at most this many points in a chart.
+POINTS = 20
+
+
+def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> Block:
+    """The newest buckets as bars, in Slack's own chart."""
+    points = [(f"{began:{_LABELS.get(period, '%Y-%m')}}", amount) for began, amount in buckets[-POINTS:]]
+    names = [name for name, _ in points]
+    data = [{"label": name, "value": float(max(cents(amount), Decimal(0)))} for name, amount in points]
+    chart = {"type": "bar", "axis_config": {"categories": names}, "series": [{"name": "spent", "data": data}]}
+    return {"type": "data_visualization", "title": title, "chart": chart}
 
 
 def _name(by: str, name: str) -> str:

@@ -1,0 +1,127 @@
+"""Readers of the commands that take a few plain words: nothing, an id, a choice, a key, a topic, a cloud."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from bot.rules.comparison import Question
+from bot.rules.grammar_commands import BY_NAME, DONE_WORDS, Subcommand
+from bot.rules.grammar_words import BadWord, near, read_clouds, show
+from bot.rules.job import JobArgs
+from bot.rules.policy import Policy
+from bot.rules.text import Token
+from providers import known
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What was asked. `args` is None for a job command without words, which opens the form.
+
+    `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
+    `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
+    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`.
+    """
+
+    name: str
+    args: JobArgs | None = None
+    target: str = ""
+    action: str = ""
+    text: str = ""
+    question: Question | None = None
+    hours: Decimal | None = None
+
+
+class Wrong(Exception):
+    """Carries a word and a sentence up to `parse`."""
+
+    def __init__(self, token: Token, message: str) -> None:
+        super().__init__(message)
+        self.token = token
+        self.message = message
+
+
+def end(line: str) -> Token:
+    """A place after the last word, for what is missing."""
+    return Token("", "", len(line))
+
+
+def read_nothing(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+    """A command alone."""
+    if words:
+        raise Wrong(words[0], f"{sub.name} takes no words after it.")
+    return Command(sub.name)
+
+
+def read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+    """A command and one id."""
+    if not words:
+        raise Wrong(end(line), f"{sub.name} needs the id that a list or a message shows.")
+    target = words[0].value.strip("`#")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.:-]{0,63}", target, re.ASCII):
+        raise Wrong(words[0], f"{show(words[0].value)} is not an id; a list or a message shows it.")
+    if len(words) > 1:
+        raise Wrong(words[1], f"{sub.name} takes one id and nothing after it.")
+    return Command(sub.name, target=target)
+
+
+def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    """An id, how the work went, and what becomes of the disk."""
+    named = read_id(sub, words[:1], line, policy)
+    found: dict[str, str] = {}
+    for word in words[1:]:
+        kind, value = DONE_WORDS.get(word.value.lower(), ("", ""))
+        if not kind or kind in found:
+            raise Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.")
+        found[kind] = value
+    return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
+
+
+def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+    """What to do with the public key, and the key."""
+    if not words:
+        raise Wrong(end(line), "Say what to do with the key: add, list or remove.")
+    action = words[0].value.lower()
+    if action not in ("add", "list", "remove"):
+        raise Wrong(words[0], f"{show(words[0].value)} cannot be done with a key; there are add, list and remove.")
+    rest = line[words[1].position :] if len(words) > 1 else ""
+    if action == "add" and not rest:
+        raise Wrong(end(line), "The public key is missing; it is the one line in a file that ends in .pub.")
+    if action == "list" and rest:
+        raise Wrong(words[1], "key list takes no words after it.")
+    return Command(sub.name, action=action, text=rest.strip("`"))
+
+
+def read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+    """At most the name of one command."""
+    topic = words[0].value.lower() if words else ""
+    if topic and topic not in BY_NAME:
+        raise Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, BY_NAME)}")
+    return Command(sub.name, target=BY_NAME[topic].name if topic else "")
+
+
+def read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    """The name of one cloud."""
+    if len(words) != 1:
+        raise Wrong(
+            words[1] if words else end(line), f"{sub.name} takes one cloud; there are {', '.join(known.names())}."
+        )
+    try:
+        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
+    except BadWord as error:
+        raise Wrong(words[0], str(error)) from error
+    except ValueError as error:
+        raise Wrong(words[0], f"{sub.name} takes one cloud at a time.") from error
+    return Command(sub.name, target=cloud)
+
+
+def read_choice(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+    """At most one of the words that the command knows; the first of them when nothing is said."""
+    if len(words) > 1:
+        raise Wrong(words[1], f"{sub.name} takes one word after it.")
+    action = words[0].value.lower() if words else sub.choices[0]
+    if action not in sub.choices:
+        said = f"{show(words[0].value)} is not one of {', '.join(sub.choices)}.{near(action, sub.choices)}"
+        raise Wrong(words[0], said)
+    return Command(sub.name, action=action)
