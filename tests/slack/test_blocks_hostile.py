@@ -106,10 +106,10 @@ def test_direct_messages(view: SessionView, cost: Decimal, yes: bool) -> None:
 def test_money(one: str, other: str, amount: Decimal) -> None:
     check(money.budget([Line(one, other, Period.DAILY, amount, amount, amount)]))
     finished = cost_per_success([Outcome(amount, succeeded=True)])
-    groups = dict.fromkeys(GROUPS, ((one, amount), (f"slack:T1/{other}", amount)))
+    rows: tuple[tuple[str, Decimal], ...] = ((one, amount), (f"slack:T1/{other}", amount))
     for period in Period:
         buckets = tuple((after(Tier.HOUR, START) + timedelta(hours=n), amount) for n in range(24))
-        found = Costs(period, START, amount, amount, amount, buckets, groups, finished)
+        found = Costs(period, START, amount, amount, amount, buckets, dict.fromkeys(GROUPS, rows), finished)
         check(money.costs(found, everybody=True))
 
 
