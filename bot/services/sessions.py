@@ -103,5 +103,6 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     confirmed = "it is confirmed when the cloud no longer lists it"
     if any(not ctx.providers[cloud].capabilities.terminate for cloud in held):
         confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
-    ordered = f"The end of session {short_id(session.id)} is ordered; {confirmed}."
-    return Reply(True, "terminating", " ".join([ordered, *(profile.load(cloud).over for cloud in held)]), data)
+    lost = "".join(f" {profile.load(cloud).over}" for cloud in held).rstrip()
+    short = short_id(session.id)
+    return Reply(True, "terminating", f"The end of session {short} is ordered; {confirmed}.{lost}", data)
