@@ -62,7 +62,8 @@ def build_context(settings: Settings, clock: Clock) -> Context:
     providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
     for name in providers:
         profile.load(name)  # What the services read from it must be there before anything is rented.
-    return assemble(db, clock, providers, labels, policy=file.policy, timing=file.timing)
+    node_url = settings.node_url or ""
+    return assemble(db, clock, providers, labels, policy=file.policy, timing=file.timing, node_url=node_url)
 
 
 def build_labels(settings: Settings) -> LabelKey:
@@ -81,6 +82,7 @@ def assemble(
     *,
     policy: Policy,
     timing: Timing,
+    node_url: str = "",
 ) -> Context:
     """A context out of parts that are there already: for `build_context` and for tests that run in one process."""
     return Context(
@@ -93,6 +95,7 @@ def assemble(
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),
+        node_url=node_url,
     )
 
 

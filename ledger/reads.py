@@ -19,12 +19,14 @@ from ledger.models import (
     GrantRow,
     Instance,
     LedgerEntry,
+    Node,
     Option,
     Quote,
     Request,
     Session,
     Token,
 )
+from ledger.nodes import nodes_of
 from ledger.rollup import TOTAL, USED
 from ledger.states import (
     LIVE_SESSION,
@@ -66,6 +68,8 @@ class SessionView:
     grant: GrantRow | None
     accrued_usd: Decimal
     accrued_until: datetime | None
+    #: The agent of that instance, where it was given a token.
+    node: Node | None = None
 
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
@@ -171,12 +175,13 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
         .group_by(LedgerEntry.session_id)
     )
     booked = {session_id: (total, until) for session_id, total, until in sums}
-    return [
-        SessionView(
-            s, requests[s.request_id], newest.get(s.id), grants.get(s.id), *booked.get(s.id, (Decimal(0), None))
-        )
-        for s in sessions
-    ]
+    agents = await nodes_of(tx, [row.id for row in newest.values()])
+    found = []
+    for s in sessions:
+        row, (total, until) = newest.get(s.id), booked.get(s.id, (Decimal(0), None))
+        node = agents.get(row.id) if row else None
+        found.append(SessionView(s, requests[s.request_id], row, grants.get(s.id), total, until, node))
+    return found
 
 
 async def pending_requests(tx: AsyncSession, *, requester: str | None = None, limit: int = 50) -> list[Request]:

@@ -129,6 +129,7 @@ class NotificationKind(StrEnum):
     SESSION_READY = "session.ready"
     SESSION_ENDING = "session.ending"
     SESSION_LAST_CALL = "session.last_call"
+    SESSION_UNATTENDED = "session.unattended"
     SESSION_ENDED = "session.ended"
     BUDGET_THRESHOLD = "budget.threshold"
     SESSION_INTERRUPTED = "session.interrupted"

@@ -11,7 +11,8 @@ from bot.api import problems
 from bot.api.desk import SCOPE_FIELD, Desk
 from bot.api.gate import Gate
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
-from bot.api.routes import events, keys, market, money, requests, sessions, webhooks
+from bot.api.routes import agent, events, keys, market, money, requests, sessions, webhooks
+from bot.services.checkins import Checkins
 
 DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
 
@@ -35,7 +36,7 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
     nouns = [noun.router for noun in (market, requests, sessions, money, keys, webhooks, events)]
     for router in nouns:
         _name_scopes(router)
-    routers = [health_routes(checks, timeout_s), *nouns]
+    routers = [health_routes(checks, timeout_s), *nouns, agent.router]
     for router in routers:
         api.include_router(router)
     api.state.routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
@@ -73,4 +74,5 @@ def build_api(desk: Desk, checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) ->
     """What the HTTP server serves beside Slack."""
     api = routes(checks, timeout_s)
     api.state.desk = desk
+    api.state.checkins = Checkins(desk.ctx)
     return Gate(api, desk)

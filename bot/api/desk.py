@@ -19,6 +19,8 @@ from bot.services.context import Context
 #: For the documentation only: the gate has read the key before any route is looked for.
 BEARER = HTTPBearer(auto_error=False, description="An API key: gpuk_…", bearerFormat="gpuk")
 PRINCIPAL = "principal"
+#: Where the gate leaves the token of a node, whose shape it has checked.
+NODE = "node"
 CALLS_PER_MINUTE = 600
 #: Where the OpenAPI document says which scope an operation needs.
 SCOPE_FIELD = "x-scope"
@@ -34,6 +36,7 @@ class ApiSettings:
     calls_per_minute: int = CALLS_PER_MINUTE
     wrong_keys_per_minute: int = 30
     body_bytes: int = 64 * 1024
+    checkins_per_minute: int = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,20 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from bot.api.desk import PRINCIPAL, Desk
+from bot.api.desk import NODE, PRINCIPAL, Desk
 from bot.api.limits import Allowance, RateLimiter
 from bot.api.problems import broken, problem
+from bot.services.checkins import STRANGE
 from bot.services.commands import Reply
 from bot.services.consumers import Principal, authenticate
+from bot.services.enrolling import SHAPE
 
 #: What only callers with a key may ask for.
 GUARDED = ("/api/", "/metrics")
+#: What only nodes may ask for, each with its own token.
+AGENT = "/agent/"
+#: A check-in is short.
+AGENT_BYTES = 16 * 1024
 LONGEST_HEADER = 512
 SERVER_ERROR = 500
 
@@ -44,6 +50,7 @@ class Gate:
         self._desk = desk
         self._calls = RateLimiter(desk.ctx.clock, desk.settings.calls_per_minute)
         self._wrong = RateLimiter(desk.ctx.clock, desk.settings.wrong_keys_per_minute)
+        self._nodes = RateLimiter(desk.ctx.clock, desk.settings.checkins_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; never raises for what a caller sent."""
@@ -54,6 +61,8 @@ class Gate:
         try:
             if scope["path"].startswith(GUARDED):
                 await self._api(scope, receive, watched)
+            elif scope["path"].startswith(AGENT):
+                await self._agent(scope, receive, watched)
             else:
                 await self._app(scope, receive, watched)
         except Exception as error:
@@ -77,6 +86,19 @@ class Gate:
         scope.setdefault("state", {})[PRINCIPAL] = who
         await self._app(scope, _capped(receive, self._desk.settings.body_bytes), send)
 
+    async def _agent(self, scope: Scope, receive: Receive, send: _Watched) -> None:
+        token = _bearer(scope)
+        if token is None or not SHAPE.fullmatch(token):
+            await problem(STRANGE, headers=CHALLENGE)(scope, receive, send)
+            return
+        allowance = self._nodes.take(token)
+        send.headers = allowance.headers
+        if not allowance.allowed:
+            await problem(_too_often(allowance))(scope, receive, send)
+            return
+        scope.setdefault("state", {})[NODE] = token
+        await self._app(scope, _capped(receive, AGENT_BYTES), send)
+
     def _strange(self, scope: Scope) -> Any:
         """The answer to whoever has no working key. Guesses are counted per address, and only guesses: behind a load
         balancer everybody has the same address, and nobody's guesses may keep others out."""
@@ -88,14 +110,16 @@ class Gate:
         return problem(UNAUTHENTICATED, headers=CHALLENGE)
 
     async def _principal(self, scope: Scope) -> Principal | None:
-        said = _said(scope)
-        if len(said) != 1 or len(said[0]) > LONGEST_HEADER:
-            return None
-        kind, _, token = said[0].decode("latin-1").partition(" ")
-        if kind.lower() != "bearer":
-            return None
-        ctx = self._desk.ctx
-        return await authenticate(ctx.db, ctx.labels, token.strip(), ctx.clock.now())
+        token, ctx = _bearer(scope), self._desk.ctx
+        return None if token is None else await authenticate(ctx.db, ctx.labels, token, ctx.clock.now())
+
+
+def _bearer(scope: Scope) -> str | None:
+    said = _said(scope)
+    if len(said) != 1 or len(said[0]) > LONGEST_HEADER:
+        return None
+    kind, _, token = said[0].decode("latin-1").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
 
 
 def _said(scope: Scope) -> list[bytes]:

@@ -49,6 +49,7 @@ STATUS: dict[str, int] = {
     "other_owner": 409,
     "override_first": 409,
     "quote_moved": 409,
+    "replayed": 409,
     "quoting": 409,
     "stale": 409,
     "too_many_keys": 409,

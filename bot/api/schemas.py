@@ -125,6 +125,20 @@ class Ssh(Out):
     command: str
 
 
+class AgentOut(Out):
+    """What the agent on the machine says: nothing of it when none ever reported. Percent per GPU."""
+
+    line: str
+    heartbeat_age_s: int | None = None
+    utilisation: list[Decimal] = []
+    step: int | None = None
+    target_step: int | None = None
+    tokens_per_s: Decimal | None = None
+    idle_since: datetime | None = None
+    eta: datetime | None = None
+    cost_to_finish_usd: Decimal | None = None
+
+
 class SessionOut(Out):
     """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end."""
 
@@ -145,6 +159,10 @@ class SessionOut(Out):
     end_code: str
     end_reason: str
     status: str
+    #: An end before the approved one that was announced, and why.
+    ends_early_at: datetime | None = None
+    ends_early_because: str = ""
+    agent: AgentOut | None = None
     ssh: Ssh | None
 
 

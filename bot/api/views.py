@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas import ApprovalOut, OptionOut, RequestOut, RequestSummary, SessionOut, Ssh, Waiting
+from bot.api.schemas import AgentOut, ApprovalOut, OptionOut, RequestOut, RequestSummary, SessionOut, Ssh, Waiting
 from bot.rules.policy import Policy
+from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.context import Context
 from bot.services.metering import cost_now
@@ -76,7 +77,8 @@ def _waiting(view: RequestView, policy: Policy) -> Waiting:
 def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -> SessionOut:
     """A session; how to connect is for its owner."""
     session, row = view.session, view.instance
-    shows_ssh = mine and row is not None and session.state in LIVE_SESSION
+    live = session.state in LIVE_SESSION
+    shows_ssh = mine and row is not None and live
     return SessionOut(
         id=session.id,
         request_id=session.request_id,
@@ -95,7 +97,28 @@ def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -
         end_code=session.end_code,
         end_reason=session.end_reason,
         status=row.status if row else "",
+        ends_early_at=session.cut_at if live else None,
+        ends_early_because=(session.cut_reason or "") if live else "",
+        agent=_agent(view, now) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
+    )
+
+
+def _agent(view: SessionView, now: datetime) -> AgentOut:
+    shown = agent_view(view, now)
+    heard = shown.heard
+    if heard is None:
+        return AgentOut(line=shown.line)
+    return AgentOut(
+        line=shown.line,
+        heartbeat_age_s=shown.age_s,
+        utilisation=list(heard.utilisation),
+        step=heard.step,
+        target_step=heard.target_step,
+        tokens_per_s=heard.tokens_per_s,
+        idle_since=heard.idle_since,
+        eta=shown.eta,
+        cost_to_finish_usd=shown.cost_to_finish_usd,
     )
 
 

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bot import logs
@@ -136,15 +136,16 @@ def _context(
 @asynccontextmanager
 async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> AsyncIterator[Bot]:
     await _migrate(ctx.db)
-    bot = Bot(ctx, slack)
 
     async def hurry(_seconds: float) -> None:
         for hint in (ctx.hints.requests, ctx.hints.instances, ctx.hints.sessions, ctx.hints.sweep, ctx.hints.outbox):
             hint.set()
 
     with listen("127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        bot = Bot(replace(ctx, node_url=url), slack)
         if not workspace.app_token:
-            workspace.request_url = f"http://127.0.0.1:{listening.getsockname()[1]}{SLACK_PATH}"
+            workspace.request_url = f"{url}{SLACK_PATH}"
         workspace.on_travel.append(hurry)
         try:
             await bot.start()

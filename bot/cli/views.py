@@ -92,6 +92,10 @@ def told_session(one: SessionOut) -> Told:
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
     if one.deadline:
         said.append(f"Ends {when(one.deadline)} ({hours(one.hours)} as approved).")
+    if one.ends_early_at:
+        said.append(f"It is ended {when(one.ends_early_at)}, before that: {one.ends_early_because}")
+    if one.agent:
+        said.append(one.agent.line)
     if one.ssh:
         said.append(f"Connect: {one.ssh.command}")
         said.append(f"Host {one.ssh.host}, port {one.ssh.port}, user {one.ssh.user}.")

@@ -49,6 +49,13 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "request_ttl_s": _SECONDS,
         "remind_after_s": _SECONDS,
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
+        # A node reports every minute, and one that is late is not silent.
+        "silent_s": Range(300, LONGEST_S, "900"),
+        "silent_grace_s": _SECONDS,
+        "idle_below_percent": Range(0, 100, "5"),
+        "idle_s": Range(60, LONGEST_S, "1800"),
+        "idle_grace_s": _SECONDS,
+        "done_grace_s": _SECONDS,
         "replacements": Range(0, 100, "1"),
         "max_gpus": Range(1, 1_000, "16"),
         "max_open_requests_per_user": Range(1, 1_000, "5"),

@@ -45,14 +45,13 @@ def left(deadline: datetime, now: datetime) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min left"
 
 
-def termination_policy(before_s: Collection[int], *, can_end: bool, agent: bool = False) -> str:
-    """What ends a session, in two sentences that every status shows. `can_end`: whether a call at its cloud does.
+def termination_policy(before_s: Collection[int], *, can_end: bool, agent: str) -> str:
+    """What ends a session, which every status shows. `can_end`: whether a call at its cloud does.
 
-    `agent` says whether a program on the machine reports from it; without one, nobody knows whether it idles.
+    `agent` is the sentence about the program on the machine that reports from it, or about its absence.
     """
     if not can_end:
         return "Nothing ends it from outside: its own end or its timeout does."
     told = [hours(Decimal(seconds) / 3600) for seconds in sorted(set(before_s), reverse=True) if seconds > 0]
     listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1]))) if told else "shortly"
-    watched = "" if agent else " No agent reports from it, so neither idling nor silence ends it."
-    return f"It ends at its approved time or amount; its owner is told {listed} before.{watched}"
+    return f"It ends at its approved time or amount; its owner is told {listed} before. {agent}".strip()

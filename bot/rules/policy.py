@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from datetime import date, timedelta
+from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from bot.rules.bounds import LONGEST_S, is_person, problems
+from bot.rules.bounds import is_person, problems
 from bot.rules.budget import problem as budget_problem
+from bot.rules.timing import Timing
 from bot.rules.webhooks import problem as webhook_problem
-from ledger.values import AbsenceRule
-from providers.base import BOOT_DEADLINE_S
+
+__all__ = ["Policy", "Supported", "Timing", "read_range"]
 
 
 def _frozen(**items: Any) -> Mapping[str, Any]:
     return MappingProxyType(dict(items))
 
 
-def _doc(text: str, *, floor: float | None = None) -> Mapping[str, object]:
-    return _frozen(doc=text) if floor is None else _frozen(doc=text, floor=floor)
+def _doc(text: str) -> Mapping[str, object]:
+    return _frozen(doc=text)
 
 
 def _default_disks() -> Mapping[str, int]:
@@ -37,6 +38,10 @@ def _default_images() -> Mapping[str, str]:
             "runpod": "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404",
         }
     )
+
+
+def _idle_limits() -> Mapping[str, int]:
+    return MappingProxyType({"default": 1800, "training": 1800, "serving": 3600, "batch": 900})
 
 
 def _image_capabilities() -> Mapping[str, str]:
@@ -141,6 +146,26 @@ class Policy:
             "Slack users (U…) or channels (C…) that are told when the owner cannot be; they may act like the owner. "
             "None: the channel of the request is told."
         ),
+    )
+    end_when_silent: bool = field(
+        default=True,
+        metadata=_doc("A session is ended when its machine's agent, having reported before, falls silent."),
+    )
+    silent_s: int = field(default=900, metadata=_doc("Silence after which its owner is told that it will be ended."))
+    silent_grace_s: int = field(default=300, metadata=_doc("From that message to the end."))
+    end_when_idle: bool = field(
+        default=True, metadata=_doc("A session is ended when its agent reports that no GPU does anything.")
+    )
+    idle_below_percent: Decimal = field(
+        default=Decimal(5), metadata=_doc("A GPU below this utilisation does nothing (percent).")
+    )
+    idle_s: Mapping[str, int] = field(
+        default_factory=_idle_limits,
+        metadata=_doc("Idling per workload after which its owner is told; `default` is for all others."),
+    )
+    idle_grace_s: int = field(default=600, metadata=_doc("From that message to the end."))
+    done_grace_s: int = field(
+        default=120, metadata=_doc("From the message that a job is over, as its agent says, to the end.")
     )
     max_gpus: int = field(default=16, metadata=_doc("Most GPUs in one request."))
     max_open_requests_per_user: int = field(
@@ -253,6 +278,7 @@ class Policy:
                 or (self.auto_approve_signed_by.strip() and self.auto_approve_until),
                 "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
             ),
+            ("default" in self.idle_s, "idle_s needs an entry `default`, for example 1800"),
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
             (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
             (not (wrong := webhook_problem(self.webhook_networks, self.webhook_ports)), wrong),
@@ -289,94 +315,3 @@ class Policy:
     def capabilities_of(self, image: str) -> Supported:
         """The compute capabilities that an image has code for. What nobody said is not held against an offer."""
         return read_range(self.image_capabilities.get(image, ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """How often the service looks and how long it waits. In production no value may be below its floor."""
-
-    tick_s: float = field(default=1.0, metadata=_doc("Pause between two looks for rows that are due.", floor=0.2))
-    sweep_s: float = field(default=30.0, metadata=_doc("Pause between two complete listings of one cloud.", floor=10))
-    label_search_s: float = field(
-        default=15.0, metadata=_doc("Pause between two searches for the label of an unclear create.", floor=10)
-    )
-    quarantine_floor_s: float = field(
-        default=300.0,
-        metadata=_doc("Least time an unclear create is searched for; a cloud that lags more gets longer.", floor=300),
-    )
-    absence_count: int = field(
-        default=3, metadata=_doc("Complete listings without the instance that prove its end.", floor=3)
-    )
-    absence_apart_s: float = field(default=10.0, metadata=_doc("Least time between two of those listings.", floor=10))
-    absence_over_s: float = field(default=60.0, metadata=_doc("Least time from the first to the last.", floor=60))
-    stray_apart_s: float = field(
-        default=30.0, metadata=_doc("Time between the two sightings after which a stray is ended.", floor=30)
-    )
-    boot_deadline_s: float = field(
-        default=float(BOOT_DEADLINE_S),
-        metadata=_doc(
-            "An instance not ready by then is ended, where its cloud has no such time of its own.", floor=300
-        ),
-    )
-    broken_grace_s: float = field(
-        default=600.0,
-        metadata=_doc(
-            "A ready instance that fails, loses contact or is stopped by its cloud is ended if it is not back by then.",
-            floor=120,
-        ),
-    )
-    create_timeout_s: float = field(
-        default=120.0,
-        metadata=_doc("A create that has no outcome after this is unclear, and its label is searched for.", floor=100),
-    )
-    boot_poll_s: float = field(default=5.0, metadata=_doc("Pause between two looks at a booting instance.", floor=2))
-    reach_timeout_s: float = field(
-        default=5.0, metadata=_doc("How long one attempt to reach the SSH port may take.", floor=2)
-    )
-    offers_timeout_s: float = field(
-        default=10.0, metadata=_doc("How long a search waits for the slowest cloud.", floor=2)
-    )
-    pace: float = field(
-        default=1.0,
-        metadata=_doc(
-            "How many times the documented pause between two calls of a cloud is kept; more than 1 leaves room for "
-            "other programs that use the account.",
-            floor=1,
-        ),
-    )
-    terminate_retry_s: float = field(
-        default=5.0, metadata=_doc("First pause before a termination is ordered again; it doubles.", floor=2)
-    )
-    terminate_retry_max_s: float = field(default=60.0, metadata=_doc("Longest such pause.", floor=10))
-    terminate_page_s: float = field(
-        default=600.0, metadata=_doc("A termination unproved for this long pages the operators.", floor=60)
-    )
-    recovery_page_s: float = field(
-        default=1800.0, metadata=_doc("Pause between two pages while an instance without a row waits.", floor=60)
-    )
-    claim_ttl_s: float = field(
-        default=60.0, metadata=_doc("After this the row of a worker that died is taken over.", floor=30)
-    )
-    outbox_retry_s: float = field(default=2.0, metadata=_doc("First pause before a message is sent again.", floor=1))
-    outbox_retry_max_s: float = field(default=300.0, metadata=_doc("Longest such pause.", floor=30))
-
-    @property
-    def absence_rule(self) -> AbsenceRule:
-        """The proof of an end, in the ledger's own type."""
-        apart, over = timedelta(seconds=self.absence_apart_s), timedelta(seconds=self.absence_over_s)
-        return AbsenceRule(count=self.absence_count, apart=apart, over=over)
-
-    def validated(self, *, practice: bool = False) -> Timing:
-        """This timing, or ValueError when a value is out of bounds. A practice workspace only needs them above 0."""
-        for item in fields(self):
-            # Written as `not above`, so that a NaN is refused as well.
-            value, floor = getattr(self, item.name), item.metadata["floor"]
-            if practice and not value > 0:
-                raise ValueError(f"{item.name} is {value:g}, but must be above 0.")
-            if not practice and not value >= floor:
-                raise ValueError(
-                    f"{item.name} is {value:g}, but {floor:g} is the least that is safe outside a practice workspace."
-                )
-            if not value <= LONGEST_S:
-                raise ValueError(f"{item.name} is {value:g}, but must be at most {LONGEST_S}, a year in seconds.")
-        return self

@@ -111,6 +111,15 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """Keep a session for an hour that would be ended before its approved end, as at `seen_end_s`."""
+
+    session: str
+    decider: DeciderFacts
+    seen_end_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AddKey:
     """Register the one public SSH key of a user."""
 

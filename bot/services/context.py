@@ -42,5 +42,7 @@ class Context:
     labels: LabelKey
     reach: Reach
     inbox: InboxWriter
+    #: Where instances reach this service; empty: they cannot, so none of them has an agent.
+    node_url: str = ""
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)

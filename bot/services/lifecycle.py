@@ -17,6 +17,7 @@ from bot.rules.spend import RequoteOutcome, requote
 from bot.services import asking, recovery
 from bot.services.checks import refusal
 from bot.services.context import Context
+from bot.services.enrolling import Minted, mint, store
 from bot.services.offers import offer_from_json, offer_to_json
 from bot.services.ordering import authority, order
 from bot.services.paging import alone, page, page_in
@@ -160,7 +161,7 @@ async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> N
         await release(tx, Instance, held, due_at=now + pause)
 
 
-async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer) -> bool:
+async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, minted: Minted) -> bool:
     """READY → SENDING, committed before the call: this admits one sender, for ever."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
@@ -193,6 +194,7 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer) 
             raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
         if session.state is SessionState.QUEUED:
             await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=SYSTEM)
+        store(tx, work.instance, minted, now)
     ctx.hints.outbox.set()
     return True
 
@@ -203,7 +205,8 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     So a row in SENDING waits for nobody's turn, and what stands in it may have reached the cloud.
     """
     grant = authority(work.grant, work.instance.label)
-    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider)
+    minted = mint(ctx, work.instance)
+    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env)
     sent_before = ""
     try:
         spec = await provider.prepare(spec, grant)
@@ -215,7 +218,7 @@ async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fre
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.")
         return
-    if not await _commit_to_send(ctx, work, held, fresh):
+    if not await _commit_to_send(ctx, work, held, fresh, minted):
         return
     if sent_before:
         await _unclear(ctx, work, sent_before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 
 from bot.rules.bootstrap import bootstrap
@@ -13,9 +14,15 @@ from providers.base import InstanceSpec, Offer, Provider
 
 
 def order(
-    instance: Instance, job: JobRequest, offer: Offer, keys: tuple[str, ...], policy: Policy, provider: Provider
+    instance: Instance,
+    job: JobRequest,
+    offer: Offer,
+    keys: tuple[str, ...],
+    policy: Policy,
+    provider: Provider,
+    env: Mapping[str, str],
 ) -> InstanceSpec:
-    """The instance to make of an offer that was just priced: with the variables of its cloud's profile set on it."""
+    """The instance to make of an offer that was just priced: with its cloud's variables and `env` set on it."""
     able, places = provider.capabilities, profile.load(offer.cloud).overrides
     bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
     if able.batch:
@@ -30,7 +37,7 @@ def order(
         job.image or policy.image(offer.cloud),
         job.disk_gb,
         keys,
-        env=places.environment,
+        env={**places.environment, **env},
         onstart=onstart,
         bid_usd_h=bid,
     )

@@ -28,6 +28,7 @@ from bot.services.watching import still_there, watch
 from ledger.lookups import open_instances
 from ledger.models import GrantRow, Instance, Request
 from ledger.moves import StaleMove
+from ledger.nodes import node_of
 from ledger.states import InstanceState
 from ledger.values import Absence, ProofOfEnd
 from ledger.writes import amend
@@ -131,7 +132,9 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
         return False
     absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
     rule = ctx.timing.absence_rule
-    proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=row.heartbeat_at)
+    proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=None)
+    if proof is not None:
+        proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=await _heard_at(ctx, row))
     if proof is not None and row.state in RUNNING_STATES:
         there = await still_there(ctx, provider, row)
         if there:
@@ -146,6 +149,13 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
         ended_at = row.terminate_acked_at or proof.evidence[0]
         await gone(ctx, tx, row, proof, min(ended_at, proof.evidence[0]), ctx.clock.now())
     return True
+
+
+async def _heard_at(ctx: Context, row: Instance) -> datetime | None:
+    """When its agent reported last: whoever talks is not absent, whatever the cloud's listings say."""
+    async with ctx.db.read() as tx:
+        node = await node_of(tx, row.id)
+    return max((at for at in (row.heartbeat_at, node.at if node else None) if at), default=None)
 
 
 async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:

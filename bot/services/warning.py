@@ -14,6 +14,7 @@ from ledger.writes import Tx
 
 ENDING = NotificationKind.SESSION_ENDING
 LAST_CALL = NotificationKind.SESSION_LAST_CALL
+UNATTENDED = NotificationKind.SESSION_UNATTENDED
 
 
 def subject_of(session: Session) -> str:
@@ -25,7 +26,8 @@ def subject_of(session: Session) -> str:
 
 def same_end(session: Session, seen_end_s: int | None) -> bool:
     """Whether a message that spoke of the end at `seen_end_s` (seconds since 1970; None: of no end) is still right."""
-    return seen_end_s is None or (session.deadline is not None and int(session.deadline.timestamp()) == seen_end_s)
+    ends = [int(at.timestamp()) for at in (session.deadline, session.cut_at) if at is not None]
+    return seen_end_s is None or seen_end_s in ends
 
 
 async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: bool) -> None:
@@ -42,14 +44,38 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
 
 async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
     """Tell the fallback contacts when the owner was tried and is not reached. Each is told once per end."""
-    owner, subject = Actor.from_ref(session.owner), subject_of(session)
-    row = await notification_of(tx, ENDING, subject, owner.id)
+    await _reach(ctx, tx, session, ENDING, subject_of(session), now)
+
+
+async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+    """Tell the owner of an end before the approved one, or whoever can be told; once it was told, of what became of it.
+
+    Called again it tells the fallback contacts, when the owner was tried and is not reached.
+    """
+    if session.cut_at is None:
+        return
+    owner, subject = Actor.from_ref(session.owner), cut_subject(session.id, session.cut_at)
+    if await notifications_of(tx, UNATTENDED, subject):
+        await _reach(ctx, tx, session, UNATTENDED, subject, now)
+        return
+    for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(_others(ctx, session))):
+        await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=destination)
+
+
+def cut_subject(session_id: str, cut_at: datetime) -> str:
+    """What a message about an end before the approved one is filed under."""
+    return f"{session_id}/{int(cut_at.timestamp())}"
+
+
+async def _reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, subject: str, now: datetime) -> None:
+    owner = Actor.from_ref(session.owner)
+    row = await notification_of(tx, kind, subject, owner.id)
     if row is None or row.sent_version > 0 or (row.state is not NotificationState.DEAD and row.tries == 0):
         return
-    told = {one.destination for one in await notifications_of(tx, ENDING, subject)}
+    told = {one.destination for one in await notifications_of(tx, kind, subject)}
     for destination in _others(ctx, session):
         if destination not in told:
-            await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
+            await announce(tx, at=now, kind=kind, subject=subject, destination=destination)
 
 
 async def refresh(tx: Tx, session: Session, now: datetime) -> None:
@@ -58,6 +84,10 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
         subject = subject_of(session)
         for row in await notifications_of(tx, ENDING, subject):
             await announce(tx, at=now, kind=ENDING, subject=subject, destination=row.destination)
+    if session.cut_at is not None:
+        subject = cut_subject(session.id, session.cut_at)
+        for row in await notifications_of(tx, UNATTENDED, subject):
+            await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=row.destination)
 
 
 def _others(ctx: Context, session: Session) -> tuple[str, ...]:

@@ -136,6 +136,12 @@ class Settings(BaseSettings):
     )
     host: str = _setting("127.0.0.1", "Address that the HTTP server listens on.", "0.0.0.0")  # noqa: S104
     port: int = _setting(8080, "Port of the HTTP server.", "8080", ge=0, le=65535)
+    node_url: str | None = _setting(
+        None,
+        "Where rented machines reach this service; their agents then report. Empty: no machine has an agent.",
+        "https://gpu.example.com",
+        pattern="^https?://.+$",
+    )
     url: str | None = _setting(
         None,
         "For the command line elsewhere: where the service is. Commands then go through its REST API.",

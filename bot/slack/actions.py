@@ -7,8 +7,8 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.wording import plural
-from bot.services import approvals, extending, planning, sessions
-from bot.services.commands import Decide, Done, Extend, Reply, Terminate
+from bot.services import approvals, extending, planning, sessions, unattended
+from bot.services.commands import Decide, Done, Extend, Reply, Spare, Terminate
 from bot.slack import charts, commands, forms, modals
 from bot.slack.blocks.owner import KEEP_HOURS
 from bot.slack.blocks.parts import code, safe, section
@@ -39,6 +39,8 @@ async def click(desk: Desk, job: Job) -> None:
     elif verb == "keep":
         keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
         await desk.say(job, answer(await extending.extend(desk.ctx, keep)))
+    elif verb == "spare":
+        await desk.say(job, answer(await unattended.spare(desk.ctx, Spare(session, facts, seen_end_s=seen_s))))
     elif verb == "extend":
         example = f"{desk.settings.command} extend {short_id(session)} 1h"
         view = modals.extend(job.heard.value, desk.ctx.policy)

@@ -12,7 +12,7 @@ from bot.services import deadlines, extending
 from bot.services.context import Context
 from bot.services.metering import cost_now
 from bot.slack.blocks import ending as ending_message
-from bot.slack.blocks import interrupted, operators, owner
+from bot.slack.blocks import interrupted, operators, owner, unattended
 from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
@@ -166,6 +166,16 @@ async def _session_last_call(ctx: Context, settings: SlackSettings, row: Notific
     return Shown(message, channel_of(settings, row.destination), edits=True)
 
 
+async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    session_id, _, end_s = row.subject.partition("/")
+    async with ctx.db.read() as tx:
+        view = await session_view(tx, session_id)
+        cap_usd = (view.grant.total_cap_usd if view.grant else Decimal(0)) + await extension_caps(tx, session_id)
+    now = ctx.clock.now()
+    shown = unattended.Unattended(view, int(end_s), cost_now(ctx, view, now), cap_usd)
+    return Shown(unattended.unattended(shown, now), channel_of(settings, row.destination), edits=True)
+
+
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
     return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view)), row.destination)
@@ -223,6 +233,7 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.SESSION_READY: _session_ready,
     NotificationKind.SESSION_ENDING: _session_ending,
     NotificationKind.SESSION_LAST_CALL: _session_last_call,
+    NotificationKind.SESSION_UNATTENDED: _session_unattended,
     NotificationKind.SESSION_ENDED: _session_ended,
     NotificationKind.BUDGET_THRESHOLD: _budget_threshold,
     NotificationKind.SESSION_INTERRUPTED: _session_interrupted,

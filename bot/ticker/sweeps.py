@@ -18,6 +18,7 @@ from bot.services import (
     sweep,
     switching,
     telling,
+    unattended,
 )
 from bot.services.context import Context
 from bot.services.ports import Messenger
@@ -76,6 +77,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("terminations", lambda: ending.terminate_due(ctx), tick_s, bought, width=WIDTH),
         Job("orders", lambda: switching.switch_due(ctx), tick_s, bought, width=WIDTH),
         Job("deadlines", lambda: deadlines.deadlines_due(ctx), tick_s, (hints.sessions,)),
+        Job("agents", lambda: unattended.unattended_due(ctx), unattended.LOOK_S, drain=False),
         Job("seals", lambda: auditing.seal_due(ctx), ACCRUE_S),
         Job("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
         Job("webhooks", lambda: telling.fan_out(ctx), tick_s, drain=False),

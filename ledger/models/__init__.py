@@ -16,6 +16,7 @@ from ledger.models.base import Base, Claimable
 from ledger.models.costing import EntrySeal, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.doors import ApiAnswer, ApiKey, Consumer
 from ledger.models.holding import Instance, Session, Stray
+from ledger.models.nodes import Node
 from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
 from ledger.models.webhooks import Webhook, WebhookDelivery
 
@@ -36,6 +37,7 @@ __all__ = [
     "Instance",
     "LedgerEntry",
     "Mark",
+    "Node",
     "Notification",
     "Option",
     "Quote",

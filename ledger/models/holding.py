@@ -41,6 +41,12 @@ class Session(Claimable, Base):
     #: The sentence people read about why it ended or failed.
     end_reason: Mapped[str] = mapped_column(SafeText, default="")
     replacements_left: Mapped[int] = mapped_column(Integer, default=0)
+    #: An end before the approved one that was announced and not yet ordered: when, its code, and why in one sentence.
+    cut_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    cut_code: Mapped[str | None] = mapped_column(SafeString(32))
+    cut_reason: Mapped[str | None] = mapped_column(SafeText)
+    #: Until then nothing but its approved end ends it: somebody said so, as the message about such an end asks.
+    spared_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The project that its costs count for; None in rows of older releases.
     label: Mapped[str | None] = mapped_column(SafeString(48))
     gpu: Mapped[str] = mapped_column(SafeString(48), default="")

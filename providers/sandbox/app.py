@@ -44,6 +44,7 @@ def build_app(clouds: Mapping[str, SandboxCloud], *, tick_s: float | None = TICK
                 ticker.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await ticker
+            await engine.nodes.close()
             await engine.doors.close_all()
 
     routes: list[BaseRoute] = [Mount("/_sandbox", routes=Controls(engine, clouds).routes())]
@@ -100,6 +101,7 @@ class Controls:
             ("/truth", "GET", self._truth),
             ("/market", "POST", self._market),
             ("/disturb", "POST", self._disturb),
+            ("/nodes", "POST", self._tell),
             ("/tick", "POST", self._tick),
             ("/reset", "POST", self._reset),
         ]
@@ -158,6 +160,11 @@ class Controls:
         self._clouds[str(body["cloud"])].disturb(str(body["ref"]), str(body["what"]))
         await self._tick_all()
         return JSONResponse({"done": True})
+
+    async def _tell(self, request: Request) -> JSONResponse:
+        body = await _body(request)
+        node = self._engine.nodes.tell(f"{body['cloud']}/{body['ref']}", **dict(body["changes"]))
+        return JSONResponse({"asks": node.asks, "seq": node.seq, "status": node.status})
 
     async def _tick(self, _request: Request) -> JSONResponse:
         await self._tick_all()

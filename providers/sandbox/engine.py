@@ -34,6 +34,7 @@ from starlette.types import Receive, Scope, Send
 
 from ledger.values import Clock
 from providers.sandbox.doors import SshDoors
+from providers.sandbox.nodes import Nodes
 
 CALLS_KEPT = 20_000
 
@@ -267,6 +268,7 @@ class Engine:
         self.seed = seed
         self.faults = Faults()
         self.doors = SshDoors()
+        self.nodes = Nodes(self.clock)
         self.creates: list[CreateCall] = []
         self.calls: deque[Call] = deque(maxlen=CALLS_KEPT)
 
@@ -332,8 +334,14 @@ class SandboxCloud(ABC):
         return f"{self.name}/{ref}"
 
     async def tick(self) -> None:
-        """Make the SSH ports agree with what is reachable now."""
-        await self.engine.doors.match(f"{self.name}/", [self.door(ref) for ref in self.reachable()])
+        """Make the SSH ports and the agents agree with what is reachable now."""
+        up = self.reachable()
+        await self.engine.doors.match(f"{self.name}/", [self.door(ref) for ref in up])
+        await self.engine.nodes.match(f"{self.name}/", {self.door(ref): self.variables(ref) for ref in up})
+
+    def variables(self, ref: str) -> Mapping[str, str]:  # Clouds whose machines have some say so.
+        """The environment of a machine that is reachable, as its create call gave it."""
+        return {}
 
     @abstractmethod
     def environment(self, url: str) -> dict[str, str]:

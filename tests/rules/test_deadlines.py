@@ -58,14 +58,14 @@ def test_the_countdown_is_rounded_up_to_minutes(rest: timedelta, said: str) -> N
 
 
 def test_the_termination_policy_says_what_ends_a_session() -> None:
-    said = termination_policy(BEFORE_S, can_end=True)
+    said = termination_policy(BEFORE_S, can_end=True, agent="No agent reports from it.")
     assert "told 1 hour, 30 minutes, 10 minutes and 2 minutes before." in said
-    assert "neither idling nor silence ends it" in said
-    assert termination_policy((600,), can_end=True, agent=True).endswith("told 10 minutes before.")
-    assert termination_policy((), can_end=True).startswith(
+    assert said.endswith(" No agent reports from it.")
+    assert termination_policy((600,), can_end=True, agent="").endswith("told 10 minutes before.")
+    assert termination_policy((), can_end=True, agent="").startswith(
         "It ends at its approved time or amount; its owner is told sh"
     )
-    assert termination_policy(BEFORE_S, can_end=False).startswith("Nothing ends it from outside")
+    assert termination_policy(BEFORE_S, can_end=False, agent="").startswith("Nothing ends it from outside")
 
 
 def test_more_time_is_inside_up_to_what_was_approved() -> None:

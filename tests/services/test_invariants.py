@@ -17,11 +17,12 @@ from bot.services.commands import Terminate
 from bot.services.invariants import history, money, settled, spending, told, world
 from ledger.audit import Books, read_books, values_of
 from ledger.db import Database
-from ledger.models import Event, Inbox, LedgerEntry, Stray
+from ledger.models import Event, Inbox, LedgerEntry, Notification, Stray
 from ledger.states import (
     GrantState,
     InboxState,
     InstanceState,
+    NotificationKind,
     NotificationState,
     RequestState,
     SessionState,
@@ -167,6 +168,19 @@ def test_an_end_that_nobody_was_told_of_is_found(books: Made) -> None:
     # What its session's own end took with it was told with that.
     rows.sessions[0].state, rows.sessions[0].end_code, row.outcome_code = SessionState.TERMINATING, "asked", "asked"
     assert told.check(rows, START) == []
+
+
+def test_an_early_end_that_its_owner_was_not_told_of_before_is_found(books: Made) -> None:
+    rows, _ = books
+    session = rows.sessions[0]
+    session.state, session.end_code = SessionState.TERMINATING, "idle"
+    ordered = _ordered(rows, session.id, SessionState.TERMINATING)
+    ordered.events[-1].kind, ordered.events[-1].actor = "session.moved", "system:scheduler"
+    assert _rules(told.check(ordered, START)) == {"nothing ends unannounced"}
+    at = ordered.events[-1].at - timedelta(minutes=5)
+    note = Notification(kind=NotificationKind.SESSION_UNATTENDED, subject=f"{session.id}/1", destination="U")
+    note.created_at = at
+    assert told.check(dataclasses.replace(ordered, notifications=(note,)), START) == []
 
 
 def test_a_create_that_stays_unclear_and_is_told_to_nobody_is_found(books: Made) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bot.rules.policy import Policy
 from bot.services.connecting import ssh_command
-from bot.slack.blocks import ending, job, owner, parts, progress
+from bot.slack.blocks import ending, job, owner, parts, progress, unattended
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.result import request_result
 from ledger.models import Approval, Instance, Request, Session
@@ -252,6 +252,23 @@ def about(shown: SessionView, **columns: Any) -> ending.Ending:
 
 def labels(message: parts.Message) -> list[str]:
     return [b["text"]["text"] for block in message.blocks if block["type"] == "actions" for b in block["elements"]]
+
+
+def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand_any_more() -> None:
+    cut_at = START + timedelta(minutes=5)
+    running = session(_S.RUNNING, deadline=START + timedelta(hours=1), cut_at=cut_at, cut_reason="It <idles>.")
+    shown = SessionView(running, view(RequestState.APPROVED).request, instance(_I.LIVE), None, Decimal(0), None)
+    about_it = unattended.Unattended(shown, int(cut_at.timestamp()), Decimal("3.5"), Decimal(30))
+    message = unattended.unattended(about_it, START)
+    assert labels(message) == ["Keep 1 h", "It is done", "Stop now"]
+    for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
+        assert part in message.text
+    for end_s in (0, int(cut_at.timestamp()) + 1):
+        assert "goes on" in unattended.unattended(replace(about_it, end_s=end_s), START).text
+    running.state = _S.TERMINATING
+    assert "is ending" in unattended.unattended(about_it, START).text
+    running.ended_at = START
+    assert "has ended" in unattended.unattended(about_it, START).text
 
 
 def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:

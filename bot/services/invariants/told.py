@@ -13,12 +13,15 @@ from ledger.values import SYSTEM
 
 #: Longer than any cloud's W, and than the time until a failing step is told.
 UNCLEAR_FOR = timedelta(minutes=30)
+#: Codes of ends by the word of a machine's agent.
+EARLY = frozenset({"no_heartbeat", "idle", "completed", "work_failed"})
+SCHEDULER = "system:scheduler"
 OVER = frozenset({SessionState.TERMINATING, SessionState.TERMINATED})
 
 
 def check(books: Books, now: datetime) -> list[Violation]:
     """Ends that nobody asked for, losses, returns, and creates that stay unclear."""
-    return [*_interruptions(books), *_returned(books), *_unclear(books, now)]
+    return [*_interruptions(books), *_cuts(books), *_returned(books), *_unclear(books, now)]
 
 
 def _interruptions(books: Books) -> list[Violation]:
@@ -39,6 +42,23 @@ def _interruptions(books: Books) -> list[Violation]:
         if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
             found.append(Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told"))
     return found
+
+
+def _cuts(books: Books) -> list[Violation]:
+    """An end before the approved one, which the scheduler ordered, has a message that is older than the order."""
+    said = {}
+    for note in books.notifications:
+        if note.kind == NotificationKind.SESSION_UNATTENDED:
+            session_id = note.subject.partition("/")[0]
+            said[session_id] = min(said.get(session_id, note.created_at), note.created_at)
+    codes = {session.id: session.end_code for session in books.sessions}
+    return [
+        Violation("nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not told before")
+        for event in books.events
+        if event.kind == "session.moved" and event.after == SessionState.TERMINATING
+        if event.actor == SCHEDULER and codes.get(event.subject) in EARLY
+        if event.subject not in said or said[event.subject] >= event.at
+    ]
 
 
 def _ordered_here(event: Event) -> bool:

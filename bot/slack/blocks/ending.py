@@ -117,16 +117,18 @@ def _buttons(shown: Ending) -> list[Block]:
     else:
         label = f"Ask for more time for session {short}"
         first = button("Ask for more time…", f"{EXTEND}:{short}", mark, style="primary", label=label)
-    return [actions(first, _done(session, mark), _stop(session, mark))]
+    return [actions(first, done_button(session, mark), stop_button(session, mark))]
 
 
-def _done(session: Session, mark: str) -> Block:
+def done_button(session: Session, mark: str) -> Block:
+    """*It is done*, for the end that `mark` names."""
     short = short_id(session.id)
     ask = confirm("Is the work done?", f"{what(session)} is ended and its disk is deleted.", "It is done")
     return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=ask)
 
 
-def _stop(session: Session, mark: str) -> Block:
+def stop_button(session: Session, mark: str) -> Block:
+    """*Stop now*, for the end that `mark` names."""
     short = short_id(session.id)
     ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
     label = f"End session {short} now"

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.rules.deadlines import left, termination_policy
 from bot.rules.policy import Policy
+from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
@@ -36,7 +37,8 @@ def status(
         if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
         if view.session.state in owner.ENDABLE:
-            lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end))
+            agent = agent_view(view, now).line
+            lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
         blocks.append(section(" ".join(lines)))
         text = f"{text} {' '.join(lines)}"
         if mine and view.session.state in owner.ENDABLE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import Account
 from providers.sandbox.lambda_cloud.machine import Machine
 from providers.sandbox.lambda_cloud.side import Side
+from providers.sandbox.nodes import exported
 
 Answer = Callable[[Request, dict[str, Any]], Awaitable[Response]]
 LAUNCHES_A_MINUTE = 5
@@ -56,6 +57,10 @@ class LambdaSandbox(SandboxCloud):
     def reachable(self) -> list[str]:
         """Instances whose SSH answers now."""
         return [m.ref for m in self.account.machines.values() if m.reachable(self.now)]
+
+    def variables(self, ref: str) -> Mapping[str, str]:
+        """What its cloud-init exports."""
+        return exported(self.account.machines[ref].user_data)
 
     def instances(self) -> list[TrueInstance]:
         """Every instance that has landed."""

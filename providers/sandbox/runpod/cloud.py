@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 
 from starlette.responses import Response
@@ -141,6 +142,10 @@ class RunPodSandbox(SandboxCloud):
         """Containers whose sshd answers now: the pod's id, with a number from its second container on."""
         now = self.now
         return [_door(p) for p in self.account.pods.values() if p.exists(now) and p.listening(now)]
+
+    def variables(self, ref: str) -> Mapping[str, str]:
+        """What the pod was made with."""
+        return next((pod.order.env for pod in self.account.pods.values() if _door(pod) == ref), {})
 
     def instances(self) -> list[TrueInstance]:
         """Every pod that has landed."""

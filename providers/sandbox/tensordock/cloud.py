@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 
 from providers.gpus import canonical
 from providers.sandbox.engine import LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.nodes import exported
 from providers.sandbox.tensordock import faults as say
 from providers.sandbox.tensordock.account import Account
 from providers.sandbox.tensordock.machine import RUNNING, Machine, Phase
@@ -63,6 +64,10 @@ class TensorDockSandbox(SandboxCloud):
         """Machines whose SSH answers now."""
         self.account.settle()
         return [m.ref for m in self.account.machines.values() if m.reachable(self.now)]
+
+    def variables(self, ref: str) -> Mapping[str, str]:
+        """What its cloud-init exports."""
+        return exported(self.account.machines[ref].cloud_init)
 
     def instances(self) -> list[TrueInstance]:
         """Every machine that has landed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -54,6 +54,10 @@ class VastSandbox(SandboxCloud):
         """Contracts whose SSH answers now."""
         self.account.settle()
         return [str(c.ref) for c in self.account.contracts.values() if c.reachable(self.now)]
+
+    def variables(self, ref: str) -> Mapping[str, str]:
+        """What the contract was made with."""
+        return {pair[0]: pair[1] for pair in self.account.contracts[int(ref)].extra_env}
 
     def instances(self) -> list[TrueInstance]:
         """Every contract that has landed."""

@@ -1,0 +1,71 @@
+"""The message before an end that a machine's own agent brings about: silent, idle, or done with its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.deadlines import left
+from bot.slack.blocks.ending import done_button, stop_button
+from bot.slack.blocks.owner import ENDABLE, what
+from bot.slack.blocks.parts import (
+    SENTENCE_MAX,
+    Message,
+    actions,
+    button,
+    context,
+    dollars,
+    person,
+    safe,
+    section,
+    when,
+)
+from ledger.reads import SessionView
+from ledger.values import short_id
+
+SPARE: Final = "spare"
+
+
+@dataclass(frozen=True, slots=True)
+class Unattended:
+    """What such a warning shows: `end_s` is the end that it is about, `cap_usd` what is approved in all."""
+
+    view: SessionView
+    end_s: int
+    cost_usd: Decimal
+    cap_usd: Decimal
+
+
+def unattended(shown: Unattended, now: datetime) -> Message:
+    """The warning, or what became of it."""
+    session, row = shown.view.session, shown.view.instance
+    if session.state not in ENDABLE:
+        verb = "has ended" if session.ended_at is not None else "is ending"
+        return _plain(f"The *{what(session)}* {verb}; this message needs no action.")
+    if session.cut_at is None or int(session.cut_at.timestamp()) != shown.end_s:
+        stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
+        return _plain(f":white_check_mark: The *{what(session)}* goes on.{stands}")
+    at = f" at {safe(row.cloud, 40)}" if row else ""
+    end = session.cut_at
+    lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
+    facts = [
+        f"*Why*: {safe(session.cut_reason or '', SENTENCE_MAX)}",
+        f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.",
+        "*What is lost*: its disk goes with it, so save what you need.",
+    ]
+    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
+    hint = "Keeping it moves nothing beyond its approved end and amount."
+    blocks = (
+        section(lead),
+        section("\n".join(facts)),
+        actions(keep, done_button(session, mark), stop_button(session, mark)),
+        context(hint),
+    )
+    return Message(" ".join([lead, *facts, hint]), blocks)
+
+
+def _plain(text: str) -> Message:
+    return Message(text, (section(text),))

@@ -1,0 +1,35 @@
+"""What the machines say of themselves: one row per instance that was given a token, and the last check-in of each."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.columns import Json, SafeString, UtcDateTime
+from ledger.models.base import Base
+
+
+class Node(Base):
+    """The agent of one instance. A check-in overwrites the last: it is state, and no event is kept of it."""
+
+    __tablename__ = "nodes"
+
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    #: HMAC-SHA256 of the token's secret under the deployment's pepper, hexadecimal.
+    token_hash: Mapped[str] = mapped_column(SafeString(64))
+    made_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: The number of the last check-in; one that is not above it is a replay.
+    seq: Mapped[int] = mapped_column(BigInteger, default=0)
+    at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    idle_since: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: running, done or failed, as it says itself, and since when the last two.
+    work: Mapped[str] = mapped_column(SafeString(16), default="running")
+    work_over_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The rest of what it said last, for showing.
+    report: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    #: What a gate asks of it beyond what its session's state says.
+    wanted: Mapped[list[str]] = mapped_column(Json, default=list)

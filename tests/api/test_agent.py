@@ -1,0 +1,112 @@
+"""The nodes' door: its token, its order, its signed answer, and what people see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from sqlalchemy import event
+
+from bot.rules.nodes import Report
+from bot.services import enrolling
+from bot.services.checkins import Answer, Checkins
+from bot.services.commands import Reply
+from ledger.states import InstanceState
+from tests.api.door import Door, code_of
+from tests.support.agents import agent, listening, pass_time
+from tests.support.world import ALICE
+
+PATH = "http://bot/agent/v1/checkin"
+
+
+async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_signed(door: Door) -> None:
+    w = door.w
+    async with listening(w):
+        await w.running(candidates=("vast",))
+        node = agent(w)
+        row = (await w.books()).instances[0]
+        await pass_time(w, 61)
+        session = (await w.books()).sessions[0]
+        assert (node.status, node.deadline) == (200, session.deadline)
+        token = node.env[enrolling.TOKEN]
+        books = await w.books()
+        assert token not in repr([vars(one) for group in (books.events, books.notifications) for one in group])
+        head = {"Authorization": f"Bearer {token}"}
+
+        async def send(headers: dict[str, str], **body: object) -> tuple[int, str]:
+            answer = await door.http.post(PATH, json=body, headers=headers)
+            return answer.status_code, code_of(answer) if answer.status_code != 200 else ""
+
+        assert await send(head, seq=node.seq) == (409, "replayed")
+        assert await send(head, seq=node.seq + 5, utilisation=[0], step=7) == (200, "")
+        assert await send(head, seq=node.seq + 5) == (409, "replayed")
+        assert await send(head, seq=0) == (422, "invalid")
+        assert await send(head, seq=99, session="other") == (422, "invalid")
+        assert await send({"Authorization": f"Bearer {token[:-1]}"}, seq=99) == (401, "unauthenticated")
+        assert await send({"Authorization": f"Bearer {token[:-2]}zz"}, seq=99) == (401, "unauthenticated")
+        assert await send({}, seq=99) == (401, "unauthenticated")
+        assert (await door.http.get("http://bot/api/v1/sessions", headers=head)).status_code == 401
+        big = await door.http.post(PATH, content=b" " * 17_000, headers=head)
+        assert big.status_code == 413
+        answers = [(await send(head, seq=1000 + n))[0] for n in range(9)]
+        assert answers[-1] == 429
+        # A deadline for another machine, or of an older check-in, is not believed.
+        message, signature = enrolling.signed(w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9))
+        stale = {"asks": [], "deadline": {"message": message, "signature": signature}}
+        node.obey(stale, w.clock.now())
+        forged = message.replace('"n":1', '"n":999999')
+        node.obey({"asks": [], "deadline": {"message": forged, "signature": signature}}, w.clock.now())
+        assert node.deadline == session.deadline
+        assert json.loads(message)["instance"] == row.id
+        assert (await w.end(session.id)).ok
+        w.clock.advance(61)
+        assert await send(head, seq=5000) == (200, "")
+        await w.run(120, 30)
+        assert (await w.books()).instances[0].state is InstanceState.GONE
+        w.clock.advance(61)
+        assert await send(head, seq=6000) == (401, "unauthenticated")
+
+
+async def test_status_shows_how_far_it_is_and_what_it_costs_until_then(sqlite_door: Door) -> None:
+    door, w = sqlite_door, sqlite_door.w
+    key = await door.key("operator:ada", scopes=("admin",))
+    bare = await w.running(candidates=("vast",))
+    async with listening(w):
+        request_id = await w.running(ALICE, candidates=("vast",))
+        agent(w).target_step = 36_000
+        await pass_time(w, 300)
+        seen = (await door.call("GET", f"/sessions/{request_id}", key)).json()
+        told = seen["agent"]
+        assert told["heartbeat_age_s"] <= 60
+        assert told["utilisation"] == ["93.0"]
+        assert told["target_step"] == 36_000
+        assert Decimal(told["cost_to_finish_usd"]) > 0
+        assert told["eta"] > seen["created_at"]
+        assert "At this speed it is done" in told["line"]
+        without = (await door.call("GET", f"/sessions/{bare}", key)).json()["agent"]
+        assert "exempt from idle and heartbeat ends" in without["line"]
+        assert without["heartbeat_age_s"] is None
+
+
+async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door) -> None:
+    w = sqlite_door.w
+    w.ctx = replace(w.ctx, node_url="http://127.0.0.1:9")
+    await w.running(candidates=("vast",))
+    (node,) = w.engine.nodes.running.values()
+    assert node.status == 0
+    checkins, token, before = Checkins(w.ctx), node.env[enrolling.TOKEN], len((await w.books()).events)
+    commits = []
+    event.listen(w.ctx.db.writer.sync_engine, "commit", commits.append)
+    taken = await asyncio.gather(*(checkins.take(token, Report(seq)) for seq in (*range(1, 301), 300)))
+    assert sum(isinstance(one, Answer) for one in taken) == 300
+    assert isinstance(taken[-1], Reply)
+    assert len(commits) <= 3
+    assert len((await w.books()).events) == before
+    broken = Checkins(replace(w.ctx, policy=None))  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        await broken.take(token, Report(400))
+    assert isinstance(await checkins.take("gpun_x", Report(1)), Reply)

@@ -1,0 +1,42 @@
+"""Machines whose agents report: the API is served, and instances that are made from then on are told where."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from bot.api.app import build_api
+from bot.api.desk import ApiSettings, Desk
+from bot.services import unattended
+from providers.sandbox.nodes import Node
+from tests.support.serving import serving
+from tests.support.world import World
+
+#: Less than the pause after which a look counts as having been away.
+STEP_S = 100.0
+
+
+@asynccontextmanager
+async def listening(w: World) -> AsyncIterator[str]:
+    """Serve the API to the sandboxes' machines; yields its address."""
+    async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as url:
+        w.ctx = replace(w.ctx, node_url=url)
+        yield url
+
+
+def agent(w: World, number: int = 0) -> Node:
+    """The agent of one of the machines that run."""
+    return list(w.engine.nodes.running.values())[number]
+
+
+async def pass_time(w: World, seconds: float) -> None:
+    """Let time pass while the agents report and are looked at; the rest is done once, at the end."""
+    left = seconds
+    while left > 0:
+        w.clock.advance(min(left, STEP_S))
+        left -= STEP_S
+        for cloud in {key.partition("/")[0] for key in w.engine.nodes.running}:
+            await w.clouds[cloud].tick()
+        await unattended.unattended_due(w.ctx)
+    await w.settle()
