@@ -99,7 +99,7 @@ async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door
     (node,) = w.engine.nodes.running.values()
     assert node.status == 0
     checkins, token, before = Checkins(w.ctx), node.env[enrolling.TOKEN], len((await w.books()).events)
-    commits = []
+    commits: list[object] = []
     event.listen(w.ctx.db.writer.sync_engine, "commit", commits.append)
     taken = await asyncio.gather(*(checkins.take(token, Report(seq)) for seq in (*range(1, 301), 300)))
     assert sum(isinstance(one, Answer) for one in taken) == 300

@@ -46,7 +46,7 @@ def _interruptions(books: Books) -> list[Violation]:
 
 def _cuts(books: Books) -> list[Violation]:
     """An end before the approved one, which the scheduler ordered, has a message that is older than the order."""
-    said = {}
+    said: dict[str, datetime] = {}
     for note in books.notifications:
         if note.kind == NotificationKind.SESSION_UNATTENDED:
             session_id = note.subject.partition("/")[0]
