@@ -44,6 +44,9 @@ from ledger.states import (
 )
 from ledger.values import ActorKind
 
+#: Kinds of requests that are about a session that runs already.
+ABOUT_SESSION = ("extend", "drift_reconfirm")
+
 
 async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
     """The quote of the request's current version."""
@@ -246,7 +249,7 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
         return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
     every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
-    more = await session_of(tx, request.parent_id) if request.parent_id and request.kind == "extend" else None
+    more = await session_of(tx, request.parent_id) if request.parent_id and request.kind in ABOUT_SESSION else None
     return Ask(
         token,
         request,

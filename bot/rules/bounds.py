@@ -49,6 +49,8 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "request_ttl_s": _SECONDS,
         "remind_after_s": _SECONDS,
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
+        "drift_tolerance": Range(0, 10, "0.10"),
+        "drift_answer_s": _SECONDS,
         # A node reports every minute, and one that is late is not silent.
         "silent_s": Range(300, LONGEST_S, "900"),
         "silent_grace_s": _SECONDS,

@@ -35,6 +35,18 @@ def next_look(moments: Sequence[datetime], deadline: datetime, now: datetime) ->
     return min((moment for moment in moments if moment > now), default=deadline)
 
 
+def ended_by(hours_approved: Decimal, most_hours: Decimal, *, spent: str, unconfirmed: bool) -> tuple[str, str]:
+    """Code and sentence of an approved end. `spent` is the amount that was used up before the hours, or empty."""
+    code, said = "reservation_over", f"The approved {hours(hours_approved)} are over."
+    if spent:
+        code, said = "budget_cap", f"The approved amount of {spent} is used up."
+    elif hours_approved >= most_hours:
+        code, said = "hours_cap", f"{said} That is the most without an override; {hours(most_hours)} is the cap."
+    if unconfirmed:
+        return "drift_unconfirmed", f"{said} Nobody confirmed what it would cost."
+    return code, said
+
+
 def left(deadline: datetime, now: datetime) -> str:
     """The countdown that every status shows: `1 h 12 min left`, `2 minutes left`, `over`."""
     minutes = -((now - deadline) // timedelta(minutes=1))

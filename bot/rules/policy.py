@@ -147,6 +147,13 @@ class Policy:
             "None: the channel of the request is told."
         ),
     )
+    drift_tolerance: Decimal = field(
+        default=Decimal("0.10"),
+        metadata=_doc("A session that will cost more than was approved by this share is asked about again."),
+    )
+    drift_answer_s: int = field(
+        default=900, metadata=_doc("Without an answer to that by then it is stopped, where that saves money.")
+    )
     end_when_silent: bool = field(
         default=True,
         metadata=_doc("A session is ended when its machine's agent, having reported before, falls silent."),

@@ -24,7 +24,9 @@ class Topic(StrEnum):
 
 #: What each topic tells, for the documentation.
 MEANING: Final[dict[Topic, str]] = {
-    Topic.BUDGET: "a budget reached a threshold, or an administrator approved above one",
+    Topic.BUDGET: (
+        "a budget reached a threshold, an administrator approved above one, or a session will cost more than approved"
+    ),
     Topic.SESSION: "a session changed its state, was extended, or its work is over",
     Topic.APPROVAL: "a request was made, got its offers, a vote, or its decision",
     Topic.ORPHAN: "an instance of ours without a row of its own was seen, condemned, or is gone",
@@ -39,6 +41,11 @@ _HEARD: Final[dict[str, tuple[Topic, str]]] = {
     "session.extended": (Topic.SESSION, "session.extended"),
     "session.kept": (Topic.SESSION, "session.kept"),
     "session.work_over": (Topic.SESSION, "session.work_over"),
+    "session.cut": (Topic.SESSION, "session.ends_early"),
+    "session.uncut": (Topic.SESSION, "session.goes_on"),
+    "spend.drift": (Topic.BUDGET, "spend.drift"),
+    "spend.paused": (Topic.BUDGET, "spend.paused"),
+    "spend.confirmed": (Topic.BUDGET, "spend.confirmed"),
     "request.made": (Topic.APPROVAL, "request.made"),
     "request.moved": (Topic.APPROVAL, "request.{after}"),
     "request.vote": (Topic.APPROVAL, "request.vote"),

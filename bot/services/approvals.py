@@ -7,11 +7,12 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, linked, plan, verdict
+from bot.rules.drift import DRIFT
 from bot.rules.extending import EXTEND, gate
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, budgets, extending, granting
+from bot.services import asking, budgets, drifting, extending, granting
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from ledger.events import record
@@ -110,7 +111,8 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime) -> Verdict:
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
-    over = ask.request.kind == EXTEND and (ask.session is None or ask.session.state not in extending.EXTENDABLE)
+    about = ask.request.kind in (EXTEND, DRIFT)
+    over = about and (ask.session is None or ask.session.state not in extending.EXTENDABLE)
     if judged.allowed and ask.action == Decision.APPROVE and over:
         return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
     return judged
@@ -155,6 +157,9 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
         override = RequestState.APPROVED
         if gate(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
+    if request.kind == DRIFT:
+        # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
+        override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
     needed = plan(policy, facts.worst_usd, facts.expected_usd, job.already_hours + job.hours, override)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
@@ -212,7 +217,7 @@ async def _apply(ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdic
 
 def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
     """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    if ask.option is None:
+    if ask.option is None or ask.request.kind == DRIFT:
         return None
     job = JobRequest.from_json(ask.request.job)
     held = _limit(ask)
@@ -272,7 +277,8 @@ async def _close(tx: Tx, ask: Ask, to: RequestState, actor: Actor, reason: str, 
             "claim_until": None,
         },
     )
-    await asking.close_family(tx, ask.request, to, sentence, now, actor)
+    if ask.request.kind != DRIFT:  # Its session and what was approved for it stand.
+        await asking.close_family(tx, ask.request, to, sentence, now, actor)
 
 
 async def _approve(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Actor, now: datetime) -> None:
@@ -299,7 +305,9 @@ async def _approve(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Ac
         if request.parent_id:
             await asking.show_again(tx, await tx.get_one(Request, request.parent_id), now)
         return
-    if request.kind == EXTEND and ask.session is not None:
+    if request.kind == DRIFT and ask.session is not None:
+        await drifting.confirmed(ctx, tx, request, ask.session, now)
+    elif request.kind == EXTEND and ask.session is not None:
         await extending.grant(ctx, tx, request, approval, ask.session, now)
     else:
         await granting.grant_create(ctx, tx, request, approval, ask.option, now)

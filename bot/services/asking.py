@@ -8,8 +8,9 @@ from decimal import Decimal
 
 from bot.rules.reminders import next_look
 from bot.services import warning
+from ledger.courses import undecided
 from ledger.events import announce, record
-from ledger.lookups import open_grants, open_instances_of_session, override_of, session_of, waiting_extensions
+from ledger.lookups import open_grants, open_instances_of_session, override_of, session_of
 from ledger.models import GrantRow, Instance, Request, Session, Token
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, NotificationKind, RequestState, SessionState
@@ -160,8 +161,8 @@ async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str,
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """A session that ends needs no more time: withdraw what was asked for it and is not decided."""
-    for asked in await waiting_extensions(tx, request_id):
+    """A session that ends needs no more time and no other figure: withdraw what was asked and is not decided."""
+    for asked in await undecided(tx, request_id, ("extend", "drift_reconfirm")):
         closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
         await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
 

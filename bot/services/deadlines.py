@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.deadlines import is_due, is_last, next_look, warnings
-from bot.rules.wording import hours as say_hours
+from bot.rules.deadlines import ended_by, is_due, is_last, next_look, warnings
 from bot.rules.wording import usd
 from bot.services import warning
 from bot.services.context import Context
 from bot.services.ending import end_session
 from bot.services.paging import alone
 from ledger.claims import Claim, claim, release
+from ledger.courses import open_drift
 from ledger.locks import lock_family
 from ledger.lookups import billed_since, instances_of_session
 from ledger.models import GrantRow, Session
@@ -47,14 +47,16 @@ async def _one(ctx: Context, held: Claim, now: datetime) -> None:
         await _deadline(ctx, tx, held, now)
 
 
-async def why_it_ends(tx: Tx, session: Session) -> str:
-    """Which of the two approved limits was reached first."""
+async def why_it_ends(ctx: Context, tx: Tx, session: Session) -> tuple[str, str]:
+    """Code and sentence: which of the approved limits was reached first."""
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)
-    if grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(Decimal(session.hours))) - GRACE:
-        return f"The approved amount of {usd(grant.total_cap_usd)} is used up."
-    return f"The approved {say_hours(Decimal(session.hours))} are over."
+    hours = Decimal(session.hours)
+    by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
+    unconfirmed = await open_drift(tx, session.request_id) is not None
+    spent = usd(grant.total_cap_usd) if by_amount else ""
+    return ended_by(hours, ctx.policy.max_hours, spent=spent, unconfirmed=unconfirmed)
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
@@ -64,8 +66,8 @@ async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
         await release(tx, Session, held, due_at=None)
         return
     if now >= session.deadline and session.warned_at is not None:
-        sentence = await why_it_ends(tx, session)
-        await end_session(ctx, tx, session.id, "reservation_over", sentence, SCHEDULER, now)
+        code, sentence = await why_it_ends(ctx, tx, session)
+        await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)
         return
     began_at = await billed_since(tx, session.id) or session.created_at
     moments = warnings(ctx.policy.warn_before_end_s, began_at, session.deadline)

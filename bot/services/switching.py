@@ -12,6 +12,7 @@ from bot.services.commands import Reply, Switch
 from bot.services.context import Context
 from bot.services.paging import page
 from ledger.claims import Claim, claim, release
+from ledger.courses import open_drift
 from ledger.events import announce, record
 from ledger.locks import lock_family
 from ledger.lookups import instances_of_session, next_numbers, open_starts
@@ -56,26 +57,34 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     data = {"session_id": session.id}
     if not await access.may_act(tx, ctx.policy, session, command.decider):
         return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
+    if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
+        sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
+        return Reply(False, "drift_unconfirmed", sentence, data)
+    return await give(ctx, tx, session, command.order, command.decider.actor, now, keep=command.keep)
+
+
+async def give(
+    ctx: Context, tx: Tx, session: Session, which: Order, actor: Actor, now: datetime, *, keep: bool = False
+) -> Reply:
+    """Give an order in somebody's name; the caller has judged whether they may. `keep`: only if its data stay."""
+    data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
         return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
     facts = profile.load(row.cloud)
-    survival = facts.restarted if command.order is Order.RESTART else facts.stopped
+    survival = facts.restarted if which is Order.RESTART else facts.stopped
     disk_usd_h, end = row.storage_usd_h, session.deadline
-    verdict = judge(
-        command.order, row.cloud, provider.capabilities, session.state, row.wanted, disk_usd_h, end, survival
-    )
+    verdict = judge(which, row.cloud, provider.capabilities, session.state, row.wanted, disk_usd_h, end, survival)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence, data)
-    if command.keep and not facts.stop_keeps_data:
+    if keep and not facts.stop_keeps_data:
         return Reply(False, "stop_keeps_nothing", f"A stop at {row.cloud} keeps nothing that is on the machine.", data)
-    if command.order is Order.START:
+    if which is Order.START:
         await _authority(tx, row, session, now)
-    await amend(tx, Instance, row.id, wanted=str(command.order), wanted_at=now, due_at=now)
-    actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{command.order}", reason=verdict.sentence)
+    await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
+    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{which}", reason=verdict.sentence)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 

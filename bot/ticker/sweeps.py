@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from bot.services import (
     auditing,
     deadlines,
+    drifting,
     ending,
     idempotency,
     lifecycle,
@@ -77,6 +78,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("terminations", lambda: ending.terminate_due(ctx), tick_s, bought, width=WIDTH),
         Job("orders", lambda: switching.switch_due(ctx), tick_s, bought, width=WIDTH),
         Job("deadlines", lambda: deadlines.deadlines_due(ctx), tick_s, (hints.sessions,)),
+        Job("drift", lambda: drifting.drift_due(ctx), drifting.LOOK_S, drain=False),
         Job("agents", lambda: unattended.unattended_due(ctx), unattended.LOOK_S, drain=False),
         Job("seals", lambda: auditing.seal_due(ctx), ACCRUE_S),
         Job("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),

@@ -43,6 +43,7 @@ APPROVE: Final = "approve"
 REJECT: Final = "reject"
 OVERRIDE: Final = "override_12h"
 EXTEND: Final = "extend"
+DRIFT: Final = "drift_reconfirm"
 BUTTONS_MAX: Final = 20
 REASON_MAX: Final = 1_500
 
@@ -61,9 +62,12 @@ def request_message(
     """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided."""
     request = view.request
     job = JobRequest.from_json(request.job)
-    extra = request.kind in (OVERRIDE, EXTEND)
+    extra = request.kind in (OVERRIDE, EXTEND, DRIFT)
     title = f"More time: {job_words.title(job)}" if extra else job_words.title(job)
     ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
+    if request.kind == DRIFT:
+        title = f"Costs more than approved: {job_words.title(job)}"
+        ask = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
     blocks = [header(title), section(ask if extra else f"{ask}\n{job_words.details(job)}")]
     if request.reason:
         blocks.append(quote_block(request.reason, REASON_MAX))
@@ -177,6 +181,9 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
         return [said], [section(said)]
     if request.kind == EXTEND:
         said = f":white_check_mark: The extra time is approved by {by}{at}."
+        return [said], [section(said)]
+    if request.kind == DRIFT:
+        said = f":white_check_mark: What it will cost is confirmed by {by}{at}."
         return [said], [section(said)]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""

@@ -1,0 +1,60 @@
+"""Whether a session will cost more than what was approved for it, and what is said when it will."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.wording import rate, usd
+
+DRIFT = "drift_reconfirm"
+CENT = Decimal("0.01")
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a session has cost, what it is billed, and until when it is expected to run.
+
+    `approved_usd` is the estimate that was approved or confirmed last, with what extensions added; `cap_usd` the most.
+    """
+
+    approved_usd: Decimal
+    cap_usd: Decimal
+    spent_usd: Decimal
+    price_usd_h: Decimal
+    until: datetime
+
+
+def expected_end(
+    deadline: datetime, began_at: datetime, estimated_hours: Decimal | None, eta: datetime | None, now: datetime
+) -> datetime:
+    """Until when it runs: as its agent says, else as was estimated, and never beyond its approved end."""
+    if eta is None and estimated_hours is not None:
+        eta = began_at + timedelta(seconds=float(estimated_hours * 3600))
+    return max(min(eta or deadline, deadline), min(now, deadline))
+
+
+def projected(course: Course, now: datetime) -> Decimal:
+    """Dollars that it will have cost at its end as things stand, and never more than its cap."""
+    left_h = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
+    return min(course.spent_usd + left_h * course.price_usd_h, max(course.cap_usd, course.spent_usd))
+
+
+def is_over(course: Course, tolerance: Decimal, now: datetime) -> bool:
+    """Whether that is above what was approved by more than the tolerance and a cent."""
+    return projected(course, now) > course.approved_usd * (1 + tolerance) + CENT
+
+
+def question(course: Course, answer_min: int, *, can_pause: bool, now: datetime) -> str:
+    """What the owner and the approvers are asked, with what follows when nobody answers."""
+    figure = usd(projected(course, now))
+    told = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"
+    why = f"{usd(course.spent_usd)} so far, at {rate(course.price_usd_h)}"
+    then = f"it is stopped, and its disk kept, if nobody confirms that within {answer_min} minutes"
+    if not can_pause:
+        then = (
+            f"its cloud cannot stop it for less, so if nobody confirms that within {answer_min} minutes its agent is "
+            f"asked to save, and it ends at the {usd(course.cap_usd)} approved in all, or at its approved end"
+        )
+    return f"{told} ({why}); {then}."

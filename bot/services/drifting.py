@@ -1,0 +1,223 @@
+"""Spend drift: a session that will cost more than was approved is asked about, paused when nobody answers, and ended
+at its cap. It buys nothing: the amount that was approved in all stays the most that it may cost.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules import drift
+from bot.rules.approval import plan
+from bot.rules.drift import DRIFT, Course
+from bot.rules.estimate import Component, Estimate
+from bot.rules.nodes import progress
+from bot.rules.reminders import next_look
+from bot.rules.switching import Order
+from bot.services import asking, recovery, switching
+from bot.services.checkins import heard_of
+from bot.services.context import Context
+from bot.services.deadlines import SCHEDULER
+from bot.services.offers import estimate_to_json, offer_from_json, offer_to_json
+from bot.services.paging import alone
+from ledger.courses import OPEN_DRIFT, Question, Running, running
+from ledger.events import announce, record
+from ledger.locks import lock_family
+from ledger.lookups import instances_of_session
+from ledger.models import Instance, Node, Option, Quote, Request, Session, Token
+from ledger.moves import move
+from ledger.states import NotificationKind, RequestState, SessionState
+from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
+from ledger.writes import Tx
+from providers import profile
+
+#: Seconds between two looks at what everything costs.
+LOOK_S = 60.0
+
+
+def course_of(one: Running, now: datetime) -> Course:
+    """What a running session was approved at, has cost, and is expected to cost from here."""
+    confirmed = [q for q in one.questions if q.kind == DRIFT and q.state is RequestState.APPROVED]
+    longer = [q for q in one.questions if q.kind != DRIFT and q.state is RequestState.APPROVED]
+    approved_usd, counted = one.expected_usd, longer
+    if confirmed:
+        approved_usd = confirmed[-1].expected_usd
+        counted = [q for q in longer if q.created_at > confirmed[-1].created_at]
+    approved_usd += sum((q.expected_usd for q in counted), Decimal(0))
+    hours = one.estimate.get("hours")
+    estimated = Decimal(str(hours)) + sum((q.hours for q in longer), Decimal(0)) if hours is not None else None
+    ahead = progress(heard_of(one.node), one.price_usd_h, now) if one.node is not None else None
+    until = drift.expected_end(one.deadline, one.began_at, estimated, ahead.eta if ahead else None, now)
+    ran_h = Decimal(max((now - (one.billing_from or now)).total_seconds(), 0)) / 3600
+    spent_usd = one.elsewhere_usd + max(one.booked_usd, ran_h * one.price_usd_h)
+    return Course(approved_usd, one.cap_usd, spent_usd, one.price_usd_h, until)
+
+
+async def drift_due(ctx: Context) -> int:
+    """Ask about what will cost more than was approved, and pause what nobody confirms. Returns what was worked on."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        found = await running(tx)
+        if await recovery.is_on(tx):
+            return 0
+    due = [one for one in found if _is_due(ctx, one, now)]
+    for one in due:
+        await alone(ctx, one.session_id, "the look at its cost", _look(ctx, one.session_id, now), None)
+    if due:
+        ctx.hints.outbox.set()
+        ctx.hints.instances.set()
+    return len(due)
+
+
+def _is_due(ctx: Context, one: Running, now: datetime) -> bool:
+    is_over = drift.is_over(course_of(one, now), ctx.policy.drift_tolerance, now)
+    return is_over or _open(one) is not None
+
+
+def _open(one: Running) -> Question | None:
+    """The last question about its cost, when nobody confirmed it."""
+    asked = [q for q in one.questions if q.kind == DRIFT]
+    return asked[-1] if asked and asked[-1].state in OPEN_DRIFT else None
+
+
+async def _look(ctx: Context, session_id: str, now: datetime) -> None:
+    async with ctx.db.write() as tx:
+        await lock_family(tx, Session, session_id)
+        for one in await running(tx, session_id):
+            course = course_of(one, now)
+            asked, is_over = _open(one), drift.is_over(course, ctx.policy.drift_tolerance, now)
+            if asked is None and is_over:
+                await _ask(ctx, tx, one, course, now)
+            elif asked is not None and not is_over and asked.state is RequestState.PENDING:
+                await _withdraw(tx, asked, now)
+            elif asked is not None and _is_unanswered(ctx, asked, now):
+                await _pause(ctx, tx, one, now)
+
+
+def _is_unanswered(ctx: Context, asked: Question, now: datetime) -> bool:
+    over_at = asked.created_at + timedelta(seconds=ctx.policy.drift_answer_s)
+    return asked.state is not RequestState.PENDING or now >= over_at
+
+
+async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime) -> None:
+    session = await tx.get_one(Session, one.session_id, populate_existing=True)
+    parent = await tx.get_one(Request, one.request_id)
+    row = (await instances_of_session(tx, session.id))[-1]
+    figure = drift.projected(course, now).quantize(drift.CENT)
+    by_people = replace(ctx.policy, auto_approve_below_usd=None)
+    needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED)
+    can_pause = not _cannot_pause(ctx, row)
+    said = drift.question(course, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
+    asked = Request(
+        id=new_id("req", now),
+        kind=DRIFT,
+        state=RequestState.PENDING,
+        quote_version=1,
+        inbox_key=f"drift/{session.id}/{len(one.questions)}",
+        parent_id=parent.id,
+        requester=session.owner,
+        job=replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None).to_json(),
+        reason=said,
+        channel=parent.channel,
+        rule=needed.rule,
+        required_approvals=needed.required,
+        expires_at=max(one.deadline, now),
+        created_at=now,
+        due_at=next_look(now, one.deadline, now, ctx.policy.remind_after_s),
+    )
+    tx.add(asked)
+    await tx.flush()
+    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind="request.made", after=asked.state, reason=said)
+    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.drift", reason=said)
+    await _offer(tx, asked, row, figure, course, now)
+    await asking.show_again(tx, asked, now)
+    await _tell_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
+
+
+async def _offer(tx: Tx, asked: Request, row: Instance, figure_usd: Decimal, course: Course, now: datetime) -> None:
+    """The one option: the instance that runs, at its new figure. Approving it confirms the figure and buys nothing."""
+    offer = replace(offer_from_json(row.offer), price_usd_h=row.price_usd_h, fetched_at=now)
+    hours = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
+    part = Component("compute", figure_usd, figure_usd, figure_usd)
+    costs = Estimate(figure_usd, figure_usd, figure_usd, hours.quantize(drift.CENT), (part,), (asked.reason,))
+    quote = Quote(id=new_id("quo", now), request_id=asked.id, version=1, created_at=now, expires_at=asked.expires_at)
+    tx.add(quote)
+    await tx.flush()
+    option = Option(
+        id=new_id("opt", now),
+        quote_id=quote.id,
+        rank=1,
+        cloud=row.cloud,
+        offer_key=offer.key,
+        price_usd_h=row.price_usd_h,
+        best_usd=figure_usd,
+        expected_usd=figure_usd,
+        worst_usd=figure_usd,
+        why="the machine that runs now, with its new figure",
+        offer=offer_to_json(offer),
+        estimate=estimate_to_json(costs),
+    )
+    tx.add(option)
+    for action, option_id in (("approve", option.id), ("reject", None)):
+        token = secrets.token_urlsafe(18)
+        tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
+    await tx.flush()
+
+
+async def _withdraw(tx: Tx, asked: Question, now: datetime) -> None:
+    said = "It will cost what was approved after all."
+    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref, "due_at": None}
+    await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=SCHEDULER, reason=said, values=closed)
+
+
+def _cannot_pause(ctx: Context, row: Instance) -> str:
+    """Why a stop would not help there; empty where it does."""
+    provider = ctx.providers.get(row.cloud)
+    if provider is None:
+        return "its cloud is not set up here now"
+    able = provider.capabilities
+    if not able.stop or able.billing.gpu_while_stopped:
+        return "a stop there saves nothing"
+    return "" if profile.load(row.cloud).stop_keeps_data else "a stop there keeps nothing"
+
+
+async def _pause(ctx: Context, tx: Tx, one: Running, now: datetime) -> None:
+    """Nobody confirmed the new figure: stop it where that saves money, else let its agent save. Its end stands."""
+    session = await tx.get_one(Session, one.session_id, populate_existing=True)
+    row = (await instances_of_session(tx, session.id))[-1]
+    if not _cannot_pause(ctx, row):
+        reply = await switching.give(ctx, tx, session, Order.STOP, SCHEDULER, now, keep=True)
+        if reply.ok:
+            said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
+            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.paused", reason=said)
+            await _tell_owner(tx, session, f"drift/{row.id}/paused", said, now)
+        return
+    node = await tx.get(Node, row.id)
+    if node is not None and not node.wanted:
+        node.wanted = ["save", "upload"]
+        said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.saving", reason=said)
+        await _tell_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
+
+
+async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
+    """The new figure is confirmed: what was paused for it goes on. Nothing is reserved, because the cap stands."""
+    actor = Actor.from_ref(request.decided_by or session.owner)
+    record(tx, at=now, actor=actor, subject=session.id, kind="spend.confirmed", reason=request.reason)
+    rows = await instances_of_session(tx, session.id)
+    node = await tx.get(Node, rows[-1].id) if rows else None
+    if node is not None:
+        node.wanted = []
+    if session.state is SessionState.STOPPED:
+        await switching.give(ctx, tx, session, Order.START, actor, now)
+    said = f"What session {short_id(session.id)} will cost is confirmed."
+    await _tell_owner(tx, session, f"drift/{request.id}/confirmed", said, now)
+
+
+async def _tell_owner(tx: Tx, session: Session, subject: str, said: str, now: datetime) -> None:
+    owner = Actor.from_ref(session.owner)
+    if owner.kind is ActorKind.SLACK:
+        kind, body = NotificationKind.REPLY, {"text": said}
+        await announce(tx, at=now, kind=kind, subject=subject, destination=owner.id, body=body)

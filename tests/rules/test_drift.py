@@ -1,0 +1,60 @@
+"""Spend drift as arithmetic: what is expected, when that is too much, and what is asked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pytest
+
+from bot.rules.deadlines import ended_by
+from bot.rules.drift import Course, expected_end, is_over, projected, question
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+COURSE = Course(Decimal(10), Decimal(20), Decimal(4), Decimal(2), NOW + 3 * HOUR)
+
+
+def test_what_is_left_is_what_is_billed_until_it_ends_and_the_cap_holds() -> None:
+    assert projected(COURSE, NOW) == Decimal(10)
+    assert projected(COURSE, NOW + 9 * HOUR) == Decimal(4)
+    assert projected(replace(COURSE, price_usd_h=Decimal(100)), NOW) == Decimal(20)
+    assert projected(replace(COURSE, spent_usd=Decimal(21)), NOW) == Decimal(21)
+
+
+@pytest.mark.parametrize(("price", "over"), [("2.33", False), ("2.3367", True)])
+def test_the_tolerance_is_a_tenth_and_a_cent(price: str, over: bool) -> None:
+    assert is_over(replace(COURSE, price_usd_h=Decimal(price)), Decimal("0.10"), NOW) is over
+
+
+def test_it_runs_until_its_agent_says_or_as_estimated_and_never_beyond_its_end() -> None:
+    end, began = NOW + 5 * HOUR, NOW - HOUR
+    assert expected_end(end, began, None, None, NOW) == end
+    assert expected_end(end, began, Decimal(3), None, NOW) == NOW + 2 * HOUR
+    assert expected_end(end, began, Decimal(3), NOW + 4 * HOUR, NOW) == NOW + 4 * HOUR
+    assert expected_end(end, began, Decimal(3), NOW + 9 * HOUR, NOW) == end
+    assert expected_end(end, began, Decimal("0.5"), None, NOW) == NOW
+    assert expected_end(NOW - HOUR, began, None, None, NOW) == NOW - HOUR
+
+
+def test_the_question_names_both_figures_and_what_follows() -> None:
+    dear = replace(COURSE, price_usd_h=Decimal(3))
+    said = question(dear, 15, can_pause=True, now=NOW)
+    assert said == (
+        "It was approved at about $10.00 and will cost about $13.00 ($4.00 so far, at $3.00/h); it is stopped, and its "
+        "disk kept, if nobody confirms that within 15 minutes."
+    )
+    assert "cannot stop it for less" in question(dear, 15, can_pause=False, now=NOW)
+
+
+def test_what_an_approved_end_is_called() -> None:
+    two, cap = Decimal(2), Decimal(12)
+    assert ended_by(two, cap, spent="", unconfirmed=False) == ("reservation_over", "The approved 2 hours are over.")
+    assert ended_by(cap, cap, spent="", unconfirmed=False)[0] == "hours_cap"
+    assert ended_by(cap, cap, spent="$3.00", unconfirmed=False) == (
+        "budget_cap",
+        "The approved amount of $3.00 is used up.",
+    )
+    code, said = ended_by(two, cap, spent="", unconfirmed=True)
+    assert (code, said) == ("drift_unconfirmed", "The approved 2 hours are over. Nobody confirmed what it would cost.")

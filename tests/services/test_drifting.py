@@ -1,0 +1,151 @@
+"""A session that will cost more than was approved: asked, confirmed, paused, and ended at its cap."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+from bot.rules.switching import Order
+from bot.services import drifting, switching
+from bot.services.commands import Switch
+from ledger.courses import running
+from ledger.db import Database
+from ledger.models import Option, Request
+from ledger.states import RequestState, SessionState
+from tests.support.agents import agent, listening, pass_time
+from tests.support.clock import SteppedClock
+from tests.support.world import ALICE, BOB, World, checked_world, facts
+
+
+async def asked(w: World) -> list[Request]:
+    return [one for one in (await w.books()).requests if one.kind == "drift_reconfirm"]
+
+
+async def session_state(w: World) -> SessionState:
+    return (await w.books()).sessions[0].state
+
+
+async def cheaper(w: World, share: str = "0.5") -> None:
+    """What was approved is this share of what it was: as if its work took longer than anybody thought."""
+    async with w.ctx.db.write() as tx:
+        row = (await w.books()).instances[0]
+        option = await tx.get_one(Option, row.option_id)
+        option.expected_usd = (option.expected_usd * Decimal(share)).quantize(Decimal("0.01"))
+
+
+async def test_a_price_that_rises_inside_the_cap_is_seen_asked_about_and_confirmed(w: World) -> None:
+    await w.running(candidates=("vast",), hours=Decimal(4))
+    assert await drifting.drift_due(w.ctx) == 0
+    await cheaper(w)
+    assert await drifting.drift_due(w.ctx) == 1
+    assert await drifting.drift_due(w.ctx) == 1
+    (one,) = await asked(w)
+    assert one.state is RequestState.PENDING
+    assert "will cost about" in one.reason
+    await w.settle()
+    told = [entry for entry in w.board.shown if entry[1] == f"drift/{one.id}"]
+    assert [entry[2] for entry in told] == [ALICE.id]
+    assert [entry for entry in w.board.shown if entry[:2] == ("request.message", one.id)]
+    assert (await w.decide(one.id, ALICE)).code == "requester"
+    before = (await w.books()).grants
+    assert (await w.decide(one.id, BOB)).code == "approved"
+    assert len((await w.books()).grants) == len(before)  # It buys nothing.
+    assert await drifting.drift_due(w.ctx) == 0
+    w.clock.advance(3600)
+    await w.settle()
+    assert await drifting.drift_due(w.ctx) == 0  # The new figure is what counts now.
+    async with w.ctx.db.read() as tx:
+        assert await tx.get(Request, one.id) is not None
+    assert await session_state(w) is SessionState.RUNNING
+
+
+async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_when_it_is_approved(w: World) -> None:
+    request_id = await w.running(candidates=("vast",), hours=Decimal(4))
+    await cheaper(w)
+    await drifting.drift_due(w.ctx)
+    w.board.down = True
+    w.clock.advance(899)
+    await drifting.drift_due(w.ctx)
+    assert await session_state(w) is SessionState.RUNNING
+    w.clock.advance(1)
+    await drifting.drift_due(w.ctx)
+    await w.run(30, 15)
+    assert await session_state(w) is SessionState.STOPPED
+    start = await switching.switch(w.ctx, Switch(request_id, facts(ALICE), Order.START))
+    assert start.code == "drift_unconfirmed"
+    w.board.down = False
+    (one,) = await asked(w)
+    assert (await w.decide(one.id, BOB)).code == "approved"
+    await w.run(60, 15)
+    assert await session_state(w) is SessionState.RUNNING
+
+
+async def test_a_refusal_is_an_answer_and_a_figure_that_falls_back_asks_nobody(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        await w.running(candidates=("vast",), hours=Decimal(4))
+        await cheaper(w)
+        await drifting.drift_due(w.ctx)
+        await cheaper(w, "2")
+        await drifting.drift_due(w.ctx)
+        (first,) = await asked(w)
+        assert first.state is RequestState.CANCELLED
+        await cheaper(w)
+        await drifting.drift_due(w.ctx)
+        second = (await asked(w))[-1]
+        assert (await w.decide(second.id, BOB, "reject", reason="too dear")).code == "rejected"
+        await drifting.drift_due(w.ctx)
+        await w.run(30, 15)
+        assert await session_state(w) is SessionState.STOPPED
+        row = (await w.books()).sessions[0]
+        assert row.deadline is not None
+        w.clock.advance(row.deadline - timedelta(seconds=1) - w.clock.now())
+        await w.settle()
+        w.clock.advance(10)
+        await w.settle()
+        await w.run(120, 30)
+        assert [one.end_code for one in (await w.books()).sessions] == ["drift_unconfirmed"]
+
+
+async def test_where_a_stop_saves_nothing_its_agent_saves_and_it_ends_at_its_cap(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w, listening(w):
+        await w.running(candidates=("tensordock",), hours=Decimal(4))
+        agent(w).target_step = 10**9  # By its own word it needs all the time that there is.
+        await pass_time(w, 200)
+        await cheaper(w)
+        await drifting.drift_due(w.ctx)
+        (one,) = await asked(w)
+        assert "cannot stop it for less" in one.reason
+        await pass_time(w, 900)
+        await drifting.drift_due(w.ctx)
+        await drifting.drift_due(w.ctx)
+        await pass_time(w, 90)
+        assert agent(w).asks == ("save", "upload")
+        assert agent(w).saved_at is not None
+        assert await session_state(w) is SessionState.RUNNING
+        assert len([e for e in (await w.books()).events if e.kind == "spend.saving"]) == 1
+        assert (await w.decide(one.id, BOB)).code == "approved"
+        await pass_time(w, 90)
+        assert agent(w).asks == ()
+
+
+async def test_extensions_and_machines_before_count_in_what_was_approved_and_spent(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        request_id = await w.running(candidates=("vast",))
+        more = await w.more(request_id, "2")
+        assert more.code == "asked"
+        await w.decide(str(more.data["request_id"]), BOB)
+        async with w.ctx.db.read() as tx:
+            (one,) = await running(tx)
+        course = drifting.course_of(one, w.clock.now())
+        assert course.approved_usd > one.expected_usd
+        assert course.until == one.deadline
+        earlier = replace(one, elsewhere_usd=Decimal(3), estimate={})
+        assert drifting.course_of(earlier, w.clock.now()).spent_usd == course.spent_usd + 3
+        assert await drifting.drift_due(w.ctx) == 0
