@@ -195,7 +195,10 @@ def listen(host: str, port: int) -> socket.socket:
     """A bound TCP socket; `CannotServe` with the setting to change when that is not possible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        made = socket.create_server((host, port), family=family, backlog=BACKLOG)
+        # asyncio sends small answers at once only on sockets that say their protocol; otherwise each waits 40 ms for
+        # the client's acknowledgement.
+        return socket.socket(made.family, made.type, socket.IPPROTO_TCP, fileno=made.detach())
     except OSError as error:
         raise CannotServe(f"port {port} on {host} cannot be used ({error.strerror}); set another one") from error
 

@@ -30,6 +30,7 @@ from ledger.nodes import nodes_of
 from ledger.rollup import TOTAL, USED
 from ledger.states import (
     LIVE_SESSION,
+    OPEN_INSTANCE,
     RequestState,
 )
 from ledger.values import bare_id
@@ -138,6 +139,16 @@ async def sessions_page(
     return await _session_views(tx, (await tx.scalars(query)).all())
 
 
+async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
+    """Instances from the newest on; of everybody's sessions when `whose` is None."""
+    query = select(Instance).order_by(Instance.id.desc()).limit(limit)
+    if live:
+        query = query.where(Instance.state.in_(OPEN_INSTANCE))
+    if whose is not None:
+        query = query.where(Instance.session_id.in_(select(Session.id).where(whose.where(Session.owner))))
+    return list(await tx.scalars(query))
+
+
 async def requests_page(
     tx: AsyncSession, *, whose: Whose | None, waiting: bool, before: str | None, limit: int
 ) -> list[Request]:
@@ -153,7 +164,9 @@ async def requests_page(
 
 
 async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
-    """A fixed number of queries for any number of sessions."""
+    """A fixed number of queries for any number of sessions, and none for none."""
+    if not sessions:
+        return []
     ids = [s.id for s in sessions]
     request_ids = [s.request_id for s in sessions]
     requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}

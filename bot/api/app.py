@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
-from bot.api import problems
+from bot.api import problems, reference
 from bot.api.desk import SCOPE_FIELD, Desk
 from bot.api.gate import Gate
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
-from bot.api.routes import agent, events, keys, market, money, requests, sessions, webhooks
+from bot.api.routes import agent, events, keys, market, money, operators, requests, sessions, webhooks
 from bot.services.checkins import Checkins
 
 DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
@@ -33,14 +34,24 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         redirect_slashes=False,
     )
     problems.install(api)
-    nouns = [noun.router for noun in (market, requests, sessions, money, keys, webhooks, events)]
+    nouns = [noun.router for noun in (market, requests, sessions, money, keys, webhooks, operators, events)]
     for router in nouns:
         _name_scopes(router)
     routers = [health_routes(checks, timeout_s), *nouns, agent.router]
     for router in routers:
         api.include_router(router)
+    _serve_reference(api)
     api.state.routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     return api
+
+
+def _serve_reference(api: FastAPI) -> None:
+    """`/docs`, which is about the application and not part of its description."""
+
+    async def shown(_request: Request) -> HTMLResponse:
+        return HTMLResponse(reference.page(api.openapi()), headers={"Content-Security-Policy": reference.POLICY})
+
+    api.add_route("/docs", shown, include_in_schema=False)
 
 
 class _Api(FastAPI):

@@ -15,6 +15,7 @@ from bot.rules.scopes import Scope
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
 from bot.services.context import Context
+from bot.services.market_shelf import Shelf
 
 #: For the documentation only: the gate has read the key before any route is looked for.
 BEARER = HTTPBearer(auto_error=False, description="An API key: gpuk_…", bearerFormat="gpuk")
@@ -47,6 +48,7 @@ class Desk:
     settings: ApiSettings = field(default_factory=ApiSettings)
     #: How many streams each key has open in this process.
     streams: Counter[str] = field(default_factory=Counter)
+    shelf: Shelf = field(default_factory=Shelf)
 
 
 def desk_of(request: Request) -> Desk:

@@ -274,6 +274,18 @@ class CostsOut(Out):
     finished: FinishedOut
 
 
+class RunOut(Out):
+    """What one own run made, beside what was predicted at that time."""
+
+    at: datetime
+    gpu: str
+    gpu_count: int
+    words: list[str]
+    session_id: str
+    measured_tokens_s: Decimal
+    predicted_tokens_s: Decimal
+
+
 class SshKeyIn(In):
     """A public SSH key, as in a .pub file."""
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -109,6 +109,13 @@ async def _there(address: str, key: str) -> AsyncIterator[Door]:
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
         yield Door(http)
+
+
+def connected(**limits: Any) -> AbstractAsyncContextManager[Door]:
+    """The API for as long as a block lasts: over HTTP, or this process's own within the `limits`, such as scopes."""
+    where = elsewhere()
+    found: AbstractAsyncContextManager[Door] = _there(*where) if where else load("here").opened(**limits)
+    return found
 
 
 def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:

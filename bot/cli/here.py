@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -33,8 +33,8 @@ class _AsOperator:
 
 
 @asynccontextmanager
-async def opened() -> AsyncIterator[Door]:
-    """The API over this machine's ledger and clouds."""
+async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
+    """The API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
     private_umask()
     found = settings()
     with explained():
@@ -47,7 +47,7 @@ async def opened() -> AsyncIterator[Door]:
             fail(f"The ledger is at {at or 'base'} and this program needs {needed}; run gpu-shopper db upgrade.")
         app = routes({})
         app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or ""))
-        who = Principal("", operator(), operator(), frozenset(Scope))
+        who = Principal("", operator(), operator(), frozenset(scopes))
         transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113
             yield Door(http)

@@ -92,7 +92,20 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             routes=("PUT /api/v1/ssh-key", "GET /api/v1/ssh-key", "DELETE /api/v1/ssh-key"),
         ),
         "progress": Entry("What a running job still takes and costs, compared with what was approved."),
-        "runs": Entry("What your own runs made, which corrects every later plan: record, list."),
+        "runs": Entry(
+            "What your own runs made, which corrects every later plan: record, list.",
+            routes=("POST /api/v1/runs", "GET /api/v1/runs"),
+        ),
+        "instances": Entry(
+            "List instances, or those of ours that have no row here.",
+            at="instances:instances_app",
+            routes=("GET /api/v1/instances", "GET /api/v1/strays"),
+        ),
+        "preflight": Entry(
+            "Ask every cloud whether it can be bought from now.",
+            at="instances:preflight_app",
+            routes=("GET /api/v1/preflight",),
+        ),
         "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
         "keys": Entry(
             "API keys of programs and people: create, list, revoke.",
@@ -111,15 +124,43 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             ),
         ),
         "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
-        "audit": Entry("What happened to a request or session, with its seals checked."),
+        "audit": Entry(
+            "What happened to a request or session, with its seals checked.",
+            at="instances:audit_app",
+            routes=("GET /api/v1/audit/{request}",),
+        ),
         "budget": Entry(
             "What the budgets still allow, and what was spent: show, costs.",
             routes=("GET /api/v1/budgets", "GET /api/v1/costs"),
         ),
-        "strays": Entry("Instances of ours without a row of their own: list, condemn."),
+        "strays": Entry(
+            "Instances of ours without a row of their own: list, condemn.",
+            at="instances:strays_app",
+            routes=("GET /api/v1/strays", "POST /api/v1/strays/{stray}/condemn"),
+        ),
+        "recover": Entry(
+            "After a lost or restored ledger: find every instance of ours at every cloud.",
+            at="instances:recover_app",
+            routes=("POST /api/v1/recover", "GET /api/v1/strays"),
+        ),
         "profiles": Entry(
             "What is peculiar to each cloud and what ends its meter: show, lint.",
             routes=("GET /api/v1/profiles", "GET /api/v1/profiles/{cloud}"),
+        ),
+        "mcp": Entry(
+            "Serve AI agents (Model Context Protocol, stdio): they look, plan and ask; people decide.",
+            at="agents:app",
+            routes=(
+                "GET /api/v1/inventory",
+                "POST /api/v1/plans",
+                "POST /api/v1/compare",
+                "POST /api/v1/sessions",
+                "GET /api/v1/requests/{request}",
+                "POST /api/v1/requests/{request}/cancel",
+                "GET /api/v1/sessions",
+                "GET /api/v1/costs",
+                "GET /api/v1/budgets",
+            ),
         ),
         "version": Entry("Print the version."),
         "practice": Entry("Serve the practice workspace alone.", hidden=True),

@@ -8,16 +8,15 @@ from typing import Annotated
 import typer
 
 from bot import logs
-from bot.cli.market import policy_of
-from bot.cli.market_here import job_of
+from bot.api.schemas import RunOut
+from bot.cli.asking import Json, plain_id
+from bot.cli.door import spoken
 from bot.cli.plan import line_of
-from bot.cli.shared import fail, operator, settings
-from bot.cli.strays import with_ledger
-from bot.clock import SystemClock
+from bot.cli.screen import fail
+from bot.cli.telling import show
 from bot.rules.grammar_words import BadWord
 from bot.rules.throughput import say
 from bot.rules.workload_words import WORK_KEYS
-from bot.services.measured import measured_runs, record_run, record_session
 from ledger.values import short_id
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="What your own runs made: record, list.")
@@ -30,36 +29,32 @@ def record_(
         list[str] | None, typer.Argument(help="The machine and the run: 8xH100-SXM model=7B seq=2048 batch=512.")
     ] = None,
     session: Annotated[str, typer.Option(help="Instead of words: the id of the session that the run had.")] = "",
+    as_json: Json = False,
 ) -> None:
     """Record the rate of a finished run."""
-    actor, now = operator(), SystemClock().now()
-    tokens_s = _rate(rate)
     if bool(session) is bool(words):
         fail("Say either the session or the machine with the run, such as 8xH100-SXM model=7B seq=2048.", 2)
-    if session:
-        reply = with_ledger(lambda db: record_session(db, session, tokens_s, actor, now))
+    of = {"session": plain_id(session)} if session else {"job": {"words": line_of(words or [])}}
+    done = spoken(lambda door: door.post("/runs", {"tokens_s": str(_rate(rate)), **of}))
+    if as_json:
+        show(done)
     else:
-        job = job_of(line_of(words or []), policy_of(settings()))
-        gpu = job.gpu
-        if len(gpu.names) != 1 or gpu.count_min != gpu.count_max or not job.work:
-            fail("Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048.", 2)
-        (name,) = gpu.names
-        reply = with_ledger(lambda db: record_run(db, job.work, name, gpu.count_min, tokens_s, actor, now))
-    if not reply.ok:
-        fail(reply.sentence)
-    typer.echo(reply.sentence)
+        typer.echo(done["sentence"])
 
 
 @app.command("list")
-def list_() -> None:
+def list_(as_json: Json = False) -> None:
     """Show what was recorded, newest first, beside what was predicted at that time."""
-    found = with_ledger(measured_runs)
-    for one in found:
-        run = one.run
-        share = run.measured_tokens_s / run.predicted_tokens_s
-        where = f"{one.count}x {run.gpu}"
+    found = spoken(lambda door: door.get("/runs"))
+    if as_json:
+        show(found)
+        return
+    for one in map(RunOut.model_validate, found):
+        share = one.measured_tokens_s / one.predicted_tokens_s
+        where = f"{one.gpu_count}x {one.gpu}"
         of = f"  session {short_id(one.session_id)}" if one.session_id else ""
-        line = f"{one.at:%Y-%m-%d}  {say(run.measured_tokens_s):>9} tokens/s  {share:>5.0%} of predicted  {where}{of}"
+        rate = say(float(one.measured_tokens_s))
+        line = f"{one.at:%Y-%m-%d}  {rate:>9} tokens/s  {share:>5.0%} of predicted  {where}{of}"
         typer.echo(logs.visible(f"{line}  {' '.join(one.words)}"))
     if not found:
         typer.echo("No run is recorded yet.")

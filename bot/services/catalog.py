@@ -24,6 +24,8 @@ STRETCHED_S = 300.0
 #: A first page that holds this many offers may not be everything; deeper pages are fetched behind the answer.
 FULL_PAGE = 60
 DEEPER_PAGES = 4
+#: Of so many different questions the order of the market is remembered.
+ORDERS = 64
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +117,7 @@ class Catalog:
         self._slow: dict[str, datetime] = {}
         self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
         self._deeper: set[asyncio.Task[None]] = set()
+        self._orders: dict[JobRequest, tuple[object, Ranked]] = {}
 
     @property
     def capabilities(self) -> dict[str, Capabilities]:
@@ -159,7 +162,20 @@ class Catalog:
         found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb))
         now = self._clock.now()
         ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
-        return Inventory(rank(found.offers, job, policy, self.capabilities), found.answers, ages)
+        return Inventory(self._ranked(found, job, policy), found.answers, ages)
+
+    def _ranked(self, found: Market, job: JobRequest, policy: Policy) -> Ranked:
+        """The market in order: put in order again when a cloud has answered anew, not each time that it is seen."""
+        version = (policy, tuple((one.cloud, one.count, one.at) for one in found.answers if one.ok))
+        known = self._orders.get(job)
+        if known is not None and known[0] == version:
+            return known[1]
+        ranked = rank(found.offers, job, policy, self.capabilities)
+        self._orders.pop(job, None)
+        self._orders[job] = version, ranked
+        if len(self._orders) > ORDERS:
+            del self._orders[next(iter(self._orders))]
+        return ranked
 
     async def reprice(self, offer: Offer, disk_gb: int) -> Offer | None:
         """The same offer as it is sold now, or None when it is gone. Raises `ProviderError` when nobody knows."""

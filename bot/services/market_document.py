@@ -72,8 +72,12 @@ class MarketDocument(_Strict):
 
     @property
     def fingerprint(self) -> str:
-        """The same for the same prices read at the same time; that they have grown older changes nothing."""
-        return hashlib.sha256(self.model_dump_json(exclude={"ages"}).encode()).hexdigest()[:32]
+        """The same for the same prices read at the same time; that they have grown older changes nothing.
+
+        When a cloud that gave nothing was asked is no part of it: one that is not set up here is asked each time.
+        """
+        told = self.model_dump_json(exclude={"ages": True, "clouds": {"__all__": {"read_at"}}})
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
 def market_document(market: Inventory, job: JobRequest) -> MarketDocument:

@@ -25,6 +25,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/ssh-key": {"public_key": "none"},
     "/keys": {"name": "!"},
     "/webhooks": {"url": "http://inside/"},
+    "/runs": {"tokens_s": 1},
 }
 #: These would change the session or the request for whoever may; the walks do that.
 CHANGES = {
@@ -63,6 +64,7 @@ async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedC
                 "cloud": "vast",
                 "key_id": "0" * 12,
                 "webhook": f"whk_{'0' * 16}",
+                "stray": f"str_{'0' * 16}",
             }
             before = len((await w.books()).events)
             for caller, key in keys.items():
@@ -93,4 +95,14 @@ def _right(caller: str, method: str, path: str, scope: str) -> set[str]:
     if of_somebody:
         # Whoever only administers sees everything and ends nothing.
         return {"not_yours"} if (method, path) in CHANGES else {"bad_word", "unknown_offer", "reason_needed"}
-    return {"200", "bad_word", "bad_consumer", "not_a_key", "no_key", "unknown_key", "bad_url", "unknown_webhook"}
+    return {
+        "200",
+        "bad_word",
+        "bad_consumer",
+        "not_a_key",
+        "no_key",
+        "unknown_key",
+        "bad_url",
+        "unknown_webhook",
+        "reason_needed",
+    }

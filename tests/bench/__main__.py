@@ -14,6 +14,8 @@ from typing import Any
 from bot.services import backlog
 from ledger.db import Database
 from tests.bench import processes
+from tests.bench.api import measure as measure_api
+from tests.bench.api import replicas as measure_replicas
 from tests.bench.costs import report as measure_costs
 from tests.bench.latency import measure as measure_latency
 from tests.bench.load import Result, closed_loop, open_loop, signed, slash_command
@@ -136,6 +138,20 @@ async def latency() -> None:
         _line(name, value, aim)
 
 
+async def api(seconds: float) -> None:
+    """Reads of the REST API, and the limit beside FastAPI without a database."""
+    print(f"\nREST: 100 reads a second for {seconds:.0f} s, over GET /inventory and GET /sessions")
+    for name, value, aim in await measure_api(seconds):
+        _line(name, value, aim)
+
+
+async def replicas(seconds: float) -> None:
+    """The same on two replicas, of which one is killed."""
+    print("\nREST on PostgreSQL: two replicas, then one of them is killed -9")
+    for name, value, aim in await measure_replicas(seconds):
+        _line(name, value, aim)
+
+
 def main() -> None:
     """Run all parts, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -146,6 +162,8 @@ def main() -> None:
         "costs": costs,
         "throughput": throughput,
         "latency": latency,
+        "api": lambda: api(chosen.seconds),
+        "replicas": lambda: replicas(chosen.seconds),
         "ack": lambda: ack(chosen.seconds, None),
         "saturation": saturation,
     }

@@ -106,24 +106,56 @@ class Connection:
             self._streams = None
 
 
-async def open_loop(port: int, rate: float, seconds: float, make: Callable[[int], bytes]) -> Result:
-    """Start `rate` requests a second for `seconds`, each on a free connection."""
+async def open_loop(
+    port: int,
+    rate: float,
+    seconds: float,
+    make: Callable[[int], bytes],
+    other: tuple[int, Callable[[int], bytes]] | None = None,
+) -> Result:
+    """Start `rate` requests a second for `seconds`, each on a free connection.
+
+    With an `other` server every second request goes there, and one that is not answered by either is repeated at the
+    other one; its latency is that of both attempts.
+    """
     result = Result()
     free: list[Connection] = []
+    there: list[Connection] = []
     tasks: set[asyncio.Task[None]] = set()
     began = time.perf_counter()
     for number in range(int(rate * seconds)):
         wait = began + number / rate - time.perf_counter()
         if wait > 0:
             await asyncio.sleep(wait)
-        task = asyncio.create_task(_one(port, free, make, number, result))
+        here = (port, free, make)
+        if other is None:
+            work = _one(*here, number, result)
+        else:
+            pair = (here, (other[0], there, other[1]))
+            work = _either(pair[number % 2], pair[1 - number % 2], number, result)
+        task = asyncio.create_task(work)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
     await asyncio.gather(*tasks)
     result.elapsed_s = time.perf_counter() - began
-    for connection in free:
+    for connection in (*free, *there):
         connection.close()
     return result
+
+
+Server = tuple[int, list[Connection], Callable[[int], bytes]]
+
+
+async def _either(first: Server, second: Server, number: int, result: Result) -> None:
+    attempt, began = Result(), time.perf_counter()
+    await _one(*first, number, attempt)
+    if attempt.errors:
+        attempt = Result()
+        await _one(*second, number, attempt)
+    if attempt.latencies_s:
+        result.latencies_s.append(time.perf_counter() - began)
+    for what in attempt.errors:
+        result.fail(what)
 
 
 async def closed_loop(port: int, connections: int, seconds: float, make: Callable[[int], bytes]) -> Result:

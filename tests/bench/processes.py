@@ -28,10 +28,12 @@ policy:
 
 @dataclass(frozen=True)
 class Running:
-    """A bot under load: its port, and where its ledger is."""
+    """A bot under load: its port, where its ledger is, and its process."""
 
     port: int
     database_url: str
+    process: subprocess.Popen[bytes]
+    env: Mapping[str, str]
 
 
 def free_port() -> int:
@@ -94,6 +96,7 @@ def bot(folder: Path, database_url: str | None = None) -> Iterator[Running]:
         GPU_SHOPPER_POLICY=str(policy),
         GPU_SHOPPER_PORT=str(bot_port),
         GPU_SHOPPER_LOG_LEVEL="warning",
+        GPU_SHOPPER_API_CALLS_PER_MINUTE="1000000",
     )
     if database_url:
         env["GPU_SHOPPER_DATABASE_URL"] = database_url
@@ -109,9 +112,21 @@ def bot(folder: Path, database_url: str | None = None) -> Iterator[Running]:
         stack.enter_context(process(practice, clean_env(**slack), log))
         wait_for(practice_port, log)
         log = folder / "bot.log"
-        stack.enter_context(process([program, "serve"], env, log))
+        serving = stack.enter_context(process([program, "serve"], env, log))
         wait_for(bot_port, log, "/healthz")
-        yield Running(bot_port, database_url or f"sqlite+aiosqlite:///{folder / 'data' / 'gpu-shopper.db'}")
+        url = database_url or f"sqlite+aiosqlite:///{folder / 'data' / 'gpu-shopper.db'}"
+        yield Running(bot_port, url, serving, env)
+
+
+@contextlib.contextmanager
+def another(folder: Path, first: Running) -> Iterator[Running]:
+    """A second replica beside a bot that is there."""
+    port, log = free_port(), folder / "another.log"
+    program = str(Path(sys.executable).with_name("gpu-shopper"))
+    env = {**first.env, "GPU_SHOPPER_PORT": str(port)}
+    with process([program, "serve"], env, log) as serving:
+        wait_for(port, log, "/healthz")
+        yield Running(port, first.database_url, serving, env)
 
 
 def sandbox_settings(log: Path) -> dict[str, str]:

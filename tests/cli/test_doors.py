@@ -35,9 +35,6 @@ HERE_ONLY = {
     "progress": "computes from its own options",
     "sandbox": "serves the sandbox clouds",
     "db": "changes the schema before anything is served",
-    "runs": "the operator's word about runs; no route yet",
-    "audit": "no route yet",
-    "strays": "the operator's word after a lost ledger",
     "version": "of this program",
     "practice": "serves the practice workspace",
     "docs": "writes this repository's pages",
@@ -210,6 +207,10 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("provision", "4090", "--hours", "2"),
         ("provision",),
         ("ssh-key", "show"),
+        ("audit", request_id),
+        ("runs", "list"),
+        ("instances",),
+        ("webhooks", "list"),
     ):
         t.far()
         far = await t.run(*arguments)

@@ -17,7 +17,7 @@ from bot.rules.scopes import Scope
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
 from bot.services.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
-from bot.services.market_document import MarketDocument, market_document
+from bot.services.market_document import MarketDocument
 from bot.services.planning import LOOK_HOURS, Compared, Planned, compare_market
 from bot.services.planning import plan as make_plan
 from bot.services.portable import BadJob, JobDocument, Text, read_job
@@ -109,7 +109,6 @@ async def inventory(
     desk: AtDesk,
     _who: Reader,
     query: Annotated[InventoryQuery, Query()],
-    response: Response,
     if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
 ) -> Any:
     """What is for sale now at every cloud, ranked, with the age of each price and what was left out and why."""
@@ -119,13 +118,11 @@ async def inventory(
     parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
     ctx = desk.ctx
     wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
-    document = market_document(await ctx.catalog.inventory(wanted, ctx.policy), wanted)
-    etag = f'"{document.fingerprint}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if if_none_match and etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
+    ready = await desk.shelf.inventory(ctx, wanted)
+    headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
+    if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
         return Response(status_code=304, headers=headers)
-    response.headers.update(headers)
-    return document
+    return Response(ready.body, headers=headers, media_type="application/json")
 
 
 @router.post("/plans", responses=refusals())

@@ -1,0 +1,83 @@
+"""`/docs`: the routes as one page, made from the OpenAPI document. No script, and nothing from anywhere else.
+
+The usual pages of the framework load their code from a public server, which an installation without a way out, or with
+a strict policy, cannot do.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from bot.api.desk import SCOPE_FIELD
+
+STYLE = (
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1d1c1d}"
+    "h1{font-size:1.6rem}h2{font-size:1.1rem;margin-top:2rem}details{border:1px solid #ddd;border-radius:6px;"
+    "margin:.4rem 0;padding:.4rem .8rem}summary{cursor:pointer}code{font:13px ui-monospace,monospace}"
+    "b.m{display:inline-block;min-width:4.2rem}table{border-collapse:collapse;margin:.5rem 0}"
+    "td,th{border:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}.s{color:#555}"
+    "@media(prefers-color-scheme:dark){body{background:#1a1d21;color:#ddd}details,td,th{border-color:#444}.s{color:#aaa}}"
+)
+#: Nothing but this page's own style may be loaded.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+def page(document: dict[str, Any]) -> str:
+    """The whole page."""
+    groups: dict[str, list[str]] = {}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            noun = str((operation.get("tags") or ["health"])[0])
+            groups.setdefault(noun, []).append(_operation(method.upper(), path, operation, document))
+    said = "".join(f"<p>{escape(part)}</p>" for part in document["info"]["description"].split("\n\n"))
+    body = "".join(f"<h2>{escape(noun)}</h2>{''.join(rows)}" for noun, rows in groups.items())
+    title = escape(f"{document['info']['title']} API")
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
+        f"<title>{title}</title><style>{STYLE}</style><h1>{title}</h1>{said}"
+        f"<p>All of it: <a href=/openapi.json>/openapi.json</a> (OpenAPI {escape(document['openapi'])}).</p>"
+        f"{body}</html>"
+    )
+
+
+def _operation(method: str, path: str, operation: dict[str, Any], document: dict[str, Any]) -> str:
+    scope = operation.get(SCOPE_FIELD, "")
+    text = str(operation.get("description") or operation.get("summary") or "")
+    named = f"<b class=m>{method}</b> <code>{escape(path)}</code> <span class=s>{escape(scope)}</span>"
+    parts = [f"<p>{escape(text)}</p>"]
+    fields = [
+        (one["name"], one["in"], _kind(one.get("schema", {})), one.get("description", ""))
+        for one in operation.get("parameters", ())
+    ]
+    content = operation.get("requestBody", {}).get("content", {})
+    for media in content.values():
+        fields += [(name, "body", kind, said) for name, kind, said in _fields(media.get("schema", {}), document)]
+    if fields:
+        parts.append(_table(("field", "in", "type", "meaning"), fields))
+    answers = [(code, one.get("description", "")) for code, one in operation.get("responses", {}).items()]
+    parts.append(_table(("answer", "meaning"), answers))
+    return f"<details><summary>{named}</summary>{''.join(parts)}</details>"
+
+
+def _fields(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The fields of a body, from the schema that it refers to."""
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    found = document["components"]["schemas"].get(name, schema)
+    return [(key, _kind(one), str(one.get("description", ""))) for key, one in found.get("properties", {}).items()]
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"]).rpartition("/")[2]
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(one) for one in schema["anyOf"]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
+
+
+def _table(head: tuple[str, ...], rows: list[Any]) -> str:
+    top = "".join(f"<th>{escape(cell)}" for cell in head)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}' for cell in row)}" for row in rows)
+    return f"<table><tr>{top}{body}</table>"

@@ -1,0 +1,228 @@
+"""What operators look at and decide: the journal, the clouds' accounts, instances, strays, and what own runs made."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field
+
+from bot.api.desk import AtDesk, caller, refusals
+from bot.api.problems import FieldProblem, Refused
+from bot.api.routes.requests import Limit, Named, done, found
+from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
+from bot.rules.scopes import Scope
+from bot.services import access, auditing, measured, recovery, sweep
+from bot.services.commands import Reply
+from bot.services.consumers import Principal
+from bot.services.portable import BadJob, JobDocument, read_job
+from ledger.lookups import every_stray
+from ledger.reads import instances_page
+from ledger.states import InstanceState, StrayState
+
+router = APIRouter(prefix="/api/v1", tags=["operators"])
+Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
+Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
+Admin = Annotated[Principal, caller(Scope.ADMIN)]
+StrayId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"])]
+
+
+class EventOut(Out):
+    """One thing that happened."""
+
+    id: str
+    at: datetime
+    actor: str
+    subject: str
+    kind: str
+    before: str
+    after: str
+    reason: str
+    data: dict[str, Any]
+
+
+class AuditOut(Out):
+    """The journal of a request with all that came of it, its newest seals, and in words what does not fit them."""
+
+    request_id: str
+    events: list[EventOut]
+    sealed: int
+    heads: dict[str, str]
+    broken: list[str]
+
+
+class PreflightOut(Out):
+    """Whether a cloud can be bought from now; `problem`, `missing` and `where` say what to do about it."""
+
+    cloud: str
+    ok: bool
+    code: str
+    problem: str
+    missing: list[str]
+    where: str
+    credit_usd: Decimal | None = Field(description="Told to administrators only.")
+
+
+class InstanceOut(Out):
+    """One instance and whose it is."""
+
+    id: str
+    session_id: str
+    cloud: str
+    ref: str | None
+    name: str
+    state: InstanceState
+    status: str
+    price_usd_h: Decimal
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class StrayOut(Out):
+    """An instance of ours without a row of its own; `quarantined` ones wait for an operator's word."""
+
+    id: str
+    cloud: str
+    ref: str
+    label: str
+    state: StrayState
+    price_usd_h: Decimal
+    first_seen_at: datetime
+    last_seen_at: datetime
+    ended_at: datetime | None
+    reason: str
+
+
+class RunIn(In):
+    """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
+
+    tokens_s: Annotated[Decimal, Field(gt=0, max_digits=20, allow_inf_nan=False)]
+    session: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")] | None = None
+    job: JobDocument | None = None
+
+
+class LookedOut(Out):
+    """How the look at one cloud went."""
+
+    cloud: str
+    listed: int
+    problem: str
+
+
+class RecoveredOut(Out):
+    """What the clouds show of this deployment that its ledger does not know; each waits for an operator's word."""
+
+    clouds: list[LookedOut]
+    waiting: list[StrayOut]
+
+
+@router.get("/audit/{request}", responses=refusals(404))
+async def audit(desk: AtDesk, who: Reader, request: Named) -> AuditOut:
+    """What happened to a request or session, in order, with its seals checked."""
+    row, _ = await found(desk, who, request)
+    told = await auditing.audit(desk.ctx.db, row.id)
+    return AuditOut.model_validate(told)
+
+
+@router.get("/preflight", responses=refusals())
+async def preflight(desk: AtDesk, who: Reader) -> list[PreflightOut]:
+    """Whether each cloud that is set up can be bought from now, asked within the last minute."""
+    ctx = desk.ctx
+    everything = access.sees_all(ctx.policy, who)
+    checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
+    return [
+        PreflightOut(
+            cloud=one.cloud,
+            ok=one.ok,
+            code=one.code,
+            problem=one.problem,
+            missing=list(one.missing),
+            where=one.where,
+            credit_usd=one.balance.credit_usd if one.balance and everything else None,
+        )
+        for one in checked
+    ]
+
+
+@router.get("/instances", responses=refusals())
+async def instances(
+    desk: AtDesk,
+    who: Holder,
+    live: Annotated[bool, Query(description="Only those that may exist at a cloud.")] = True,
+    limit: Limit = 50,
+) -> list[InstanceOut]:
+    """The instances of the sessions that this key may see, the newest first."""
+    async with desk.ctx.db.read() as tx:
+        names = await access.visible(tx, desk.ctx.policy, who)
+        rows = await instances_page(tx, whose=names, live=live, limit=limit)
+    return [InstanceOut.model_validate(row) for row in rows]
+
+
+@router.get("/strays", responses=refusals())
+async def strays(desk: AtDesk, _who: Admin) -> list[StrayOut]:
+    """Every instance of ours without a row of its own, those that wait for an operator first."""
+    async with desk.ctx.db.read() as tx:
+        return [StrayOut.model_validate(row) for row in await every_stray(tx)]
+
+
+@router.post("/strays/{stray}/condemn", responses=refusals(404, 409))
+async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> Done:
+    """Say that a waiting instance is to end. Recovery is over when none waits any more."""
+    return done(await recovery.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
+
+
+@router.post("/recover", responses=refusals())
+async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
+    """Look at every cloud now: what carries our label and has no row here waits for an operator's word."""
+    ctx = desk.ctx
+    looks = await asyncio.gather(*(sweep.observe(ctx, name) for name in ctx.providers))
+    async with ctx.db.read() as tx:
+        rows = [row for row in await every_stray(tx) if row.state is StrayState.QUARANTINED]
+    return RecoveredOut(
+        clouds=[
+            LookedOut(cloud=name, listed=look.listed, problem=look.problem)
+            for name, look in zip(ctx.providers, looks, strict=True)
+        ],
+        waiting=[StrayOut.model_validate(row) for row in rows],
+    )
+
+
+@router.get("/runs", responses=refusals())
+async def runs(desk: AtDesk, _who: Reader) -> list[RunOut]:
+    """What this installation's own runs made, the newest first; every plan is corrected by it."""
+    return [
+        RunOut(
+            at=one.at,
+            gpu=one.run.gpu,
+            gpu_count=one.count,
+            words=list(one.words),
+            session_id=one.session_id,
+            measured_tokens_s=Decimal(one.run.measured_tokens_s),
+            predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
+        )
+        for one in await measured.measured_runs(desk.ctx.db)
+    ]
+
+
+@router.post("/runs", status_code=201, responses=refusals(404, 409))
+async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
+    """Record what a finished run made. It corrects the plans of everybody, so an administrator says it."""
+    ctx, now = desk.ctx, desk.ctx.clock.now()
+    if (body.session is None) is (body.job is None):
+        raise Refused(Reply(False, "bad_word", "Say either the session or the job of the run."))
+    if body.session is not None:
+        row, _ = await found(desk, who, body.session)
+        return done(await measured.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
+    try:
+        job = read_job(body.job or JobDocument(), ctx.policy, "plan")
+    except BadJob as error:
+        wrong = [FieldProblem(field=f"job.{error.field}", sentence=str(error))]
+        raise Refused(Reply(False, error.code, str(error)), fields=wrong) from error
+    if len(job.gpu.names) != 1 or job.gpu.count_min != job.gpu.count_max or not job.work:
+        sentence = "Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048."
+        raise Refused(Reply(False, "bad_word", sentence))
+    (name,) = job.gpu.names
+    return done(await measured.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))

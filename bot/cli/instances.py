@@ -1,0 +1,129 @@
+"""`gpu-shopper instances`, `strays`, `recover`, `preflight` and `audit`: what operators look at and decide."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from bot import logs
+from bot.cli.asking import Json, Named, plain_id
+from bot.cli.door import spoken
+from bot.cli.screen import UNAVAILABLE, fail
+from bot.cli.telling import show
+from bot.services.told import TextTable, Told
+
+instances_app, recover_app, preflight_app, audit_app = (typer.Typer(add_completion=False) for _ in range(4))
+strays_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
+
+Stray = Annotated[str, typer.Argument(help="The id of a stray that waits for an operator.")]
+Why = Annotated[str, typer.Option(help="Why, for the journal.")]
+
+
+@instances_app.command()
+def instances(
+    orphans: Annotated[bool, typer.Option("--orphans", help="Instead: ours at a cloud without a row here.")] = False,
+    over: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List the instances behind the sessions that you may see."""
+    if orphans:
+        _strays(as_json=as_json)
+        return
+    found = spoken(lambda door: door.get("/instances", live="false" if over else "true", limit=most))
+    head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
+    rows = tuple(
+        (one["id"], one["state"], one["cloud"], one["ref"] or "-", one["price_usd_h"], one["session_id"], one["name"])
+        for one in found
+    )
+    show(found if as_json else _table(head, rows, "There are no instances."))
+
+
+@strays_app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Show every stray, those that wait for an operator first."""
+    _strays(as_json=as_json)
+
+
+@strays_app.command()
+def condemn(stray: Stray, reason: Why = "", as_json: Json = False) -> None:
+    """Say that a waiting instance is to end. Recovery is over when none waits any more."""
+    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/condemn", {"reason": reason}))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@recover_app.command()
+def recover(as_json: Json = False) -> None:
+    """Look at every cloud now, and list what is ours there and unknown here. Ends with 69 when one did not answer."""
+    found = spoken(lambda door: door.post("/recover", {}))
+    failed = [f"{one['cloud']}: {one['problem']}" for one in found["clouds"] if one["problem"]]
+    if as_json:
+        show(found)
+    else:
+        for one in found["waiting"]:
+            typer.echo(_line(one))
+        looked = sum(one["listed"] for one in found["clouds"])
+        said = f"{looked} instances at {len(found['clouds'])} clouds; {len(found['waiting'])} of ours are unknown here."
+        typer.echo(said, err=True)
+    if failed:
+        fail("; ".join(failed), UNAVAILABLE)
+
+
+@preflight_app.command()
+def preflight(as_json: Json = False) -> None:
+    """Ask every cloud whether it can be bought from now; ends with 1 when one cannot."""
+    found = spoken(lambda door: door.get("/preflight"))
+    head = ("cloud", "", "credit", "what to do")
+    rows = tuple(
+        (one["cloud"], "ok" if one["ok"] else one["code"] or "no", one["credit_usd"] or "-", _todo(one))
+        for one in found
+    )
+    show(found if as_json else _table(head, rows, "No cloud is set up."))
+    if not all(one["ok"] for one in found):
+        raise typer.Exit(1)
+
+
+def _todo(one: Any) -> str:
+    return f"{one['problem']} {one['where']}".strip()
+
+
+@audit_app.command()
+def audit(
+    subject: Named,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Each event as a line of JSON, then the newest seals.")
+    ] = False,
+) -> None:
+    """Show what happened, in order, and check the seals. Ends with 1 when the journal was changed."""
+    found = spoken(lambda door: door.get(f"/audit/{plain_id(subject)}"))
+    for event in found["events"]:
+        moved = f"{event['before']} → {event['after']}" if event["before"] or event["after"] else ""
+        at = event["at"].replace("T", " ")[:19]
+        plain = f"{at} UTC  {event['kind']}  {moved}  {event['actor']}  {event['reason']}"
+        typer.echo(json.dumps(event, ensure_ascii=False) if jsonl else logs.visible(plain))
+    if jsonl:
+        typer.echo(json.dumps({"heads": found["heads"]}))
+    if found["broken"]:
+        fail(f"The journal was changed: {'; '.join(found['broken'])}.")
+    typer.echo(f"{len(found['events'])} events, {found['sealed']} sealed, the chain is whole.", err=True)
+
+
+def _strays(*, as_json: bool) -> None:
+    found = spoken(lambda door: door.get("/strays"))
+    if as_json:
+        show(found)
+    else:
+        typer.echo("\n".join(map(_line, found)) or "There are no strays.")
+
+
+def _line(one: Any) -> str:
+    """A stray on one line: its id is what an operator copies."""
+    since = one["first_seen_at"].replace("T", " ")[:16]
+    where = f"{one['cloud']} {one['ref']}  ${one['price_usd_h']}/h  first seen {since} UTC"
+    return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
+
+
+def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], none: str) -> Told:
+    return Told(tables=(TextTable(head=head, rows=rows),)) if rows else Told(sentences=(none,))
