@@ -14,7 +14,7 @@ from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import show
 from bot.services.told import TextTable, Told
 
-instances_app, recover_app, preflight_app, audit_app = (typer.Typer(add_completion=False) for _ in range(4))
+instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
 strays_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
 
 Stray = Annotated[str, typer.Argument(help="The id of a stray that waits for an operator.")]
@@ -51,6 +51,20 @@ def list_(as_json: Json = False) -> None:
 def condemn(stray: Stray, reason: Why = "", as_json: Json = False) -> None:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
     done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/condemn", {"reason": reason}))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@adopt_app.command()
+def adopt(
+    stray: Stray,
+    hours: Annotated[str, typer.Option(help="For how long it is kept, from now: 2h, 90m.")],
+    owner: Annotated[str, typer.Option(help="Whose it becomes: a Slack id or operator:ada; yours without.")] = "",
+    reason: Why = "",
+    as_json: Json = False,
+) -> None:
+    """Keep a waiting instance as a session, with your approval. Its hours count from now."""
+    body = {"hours": hours, "owner": owner, "reason": reason}
+    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
 

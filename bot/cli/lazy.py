@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -138,6 +139,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             at="instances:strays_app",
             routes=("GET /api/v1/strays", "POST /api/v1/strays/{stray}/condemn"),
         ),
+        "adopt": Entry(
+            "Keep an instance that the ledger had lost, with your approval.",
+            at="instances:adopt_app",
+            routes=("POST /api/v1/strays/{stray}/adopt",),
+        ),
         "recover": Entry(
             "After a lost or restored ledger: find every instance of ours at every cloud.",
             at="instances:recover_app",
@@ -162,6 +168,8 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/budgets",
             ),
         ),
+        "config": Entry("Credentials in .env, readable by you alone: set, unset, list."),
+        "completion": Entry("Print the completion of commands and options for bash, zsh or fish."),
         "version": Entry("Print the version."),
         "practice": Entry("Serve the practice workspace alone.", hidden=True),
         "docs": Entry("Write the generated pages under docs/.", hidden=True),
@@ -196,8 +204,14 @@ def load(module: str) -> Any:
     return importlib.import_module(f"bot.cli.{module}")
 
 
+#: What a shell sets when it asks how a line may go on.
+COMPLETE = "_GPU_SHOPPER_COMPLETE"
+
+
 def build() -> typer.Typer:
     """The whole command line."""
+    if COMPLETE in os.environ:
+        importlib.import_module("typer._completion_classes").completion_init()
     app = typer.Typer(
         cls=LazyGroup,
         no_args_is_help=True,

@@ -85,10 +85,10 @@ def holder(name: str, owner: str) -> Holder:
         if owner and owner != actor.ref:
             raise BadHolder("bad_owner", f"The key of {actor.ref} answers for itself; leave the owner out.")
         return Holder(actor, actor)
-    return Holder(actor, _person(owner))
+    return Holder(actor, person(owner))
 
 
-def _person(text: str) -> Actor:
+def person(text: str) -> Actor:
     """The person who answers for a program: `operator:ada`, a Slack id, or `slack:T…/U…`."""
     if re.fullmatch(r"[UW][A-Z0-9]{2,}", text):
         return Actor(ActorKind.SLACK, text)

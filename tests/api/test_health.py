@@ -53,6 +53,16 @@ async def test_a_check_that_hangs_does_not_hang_the_page() -> None:
     assert answer.json()["checks"] == {"ledger": False}
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/", "/slack/events", "/api"])
+@pytest.mark.parametrize("path", ["/redoc", "/", "/slack/events", "/api"])
 async def test_nothing_else_is_served(path: str) -> None:
     assert (await ask({}, path)).status_code == 404
+
+
+async def test_the_routes_are_one_page_that_loads_nothing() -> None:
+    answer = await ask({}, "/docs")
+    assert answer.status_code == 200
+    for path in ("/api/v1/inventory", "/api/v1/sessions/{session}/extend", "/healthz"):
+        assert path in answer.text
+    for loaded in ("<script", "src=", "url(", "@import", "<link", "http://", "https://"):
+        assert loaded not in answer.text.replace("https://example.com", ""), loaded
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")

@@ -26,6 +26,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/keys": {"name": "!"},
     "/webhooks": {"url": "http://inside/"},
     "/runs": {"tokens_s": 1},
+    "/strays/{stray}/adopt": {"hours": 1},
 }
 #: These would change the session or the request for whoever may; the walks do that.
 CHANGES = {
@@ -105,4 +106,5 @@ def _right(caller: str, method: str, path: str, scope: str) -> set[str]:
         "bad_url",
         "unknown_webhook",
         "reason_needed",
+        *({"not_an_approver"} if path == "/strays/{stray}/adopt" else ()),
     }

@@ -46,7 +46,7 @@ def make_key(running: processes.Running, folder: Path) -> str:
     """An API key of a program, made on the server as an operator would."""
     program = str(Path(sys.executable).with_name("gpu-shopper"))
     env = processes.clean_env(
-        GPU_SHOPPER_DATA_DIR=str(folder / "data"), GPU_SHOPPER_DATABASE_URL=running.database_url, VASTAI_API_KEY="x"
+        GPU_SHOPPER_DATA_DIR=str(folder / "data"), GPU_SHOPPER_DATABASE_URL=running.database_url, VAST_API_KEY="x"
     )
     made = subprocess.run(
         [program, "keys", "create", "bench", "--owner", "operator:ada"], env=env, capture_output=True, check=True

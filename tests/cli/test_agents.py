@@ -88,7 +88,7 @@ async def test_on_the_server_an_agent_has_the_rights_of_a_program(sqlite_db: Dat
     url = sqlite_db.url.render_as_string(hide_password=False)
     Path(str(sqlite_db.url.database)).parent.chmod(0o700)
     here = StdioServerParameters(
-        command=PROGRAM, args=["mcp"], env={"GPU_SHOPPER_DATABASE_URL": url, "VASTAI_API_KEY": "none"}, cwd=tmp_path
+        command=PROGRAM, args=["mcp"], env={"GPU_SHOPPER_DATABASE_URL": url, "VAST_API_KEY": "none"}, cwd=tmp_path
     )
     async with Client(here) as agent:
         assert json.loads(await told(agent, "requests")) == []

@@ -36,6 +36,8 @@ HERE_ONLY = {
     "sandbox": "serves the sandbox clouds",
     "db": "changes the schema before anything is served",
     "version": "of this program",
+    "config": "writes this folder's .env",
+    "completion": "is for this machine's shell",
     "practice": "serves the practice workspace",
     "docs": "writes this repository's pages",
 }

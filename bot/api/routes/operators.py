@@ -14,11 +14,14 @@ from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import FieldProblem, Refused
 from bot.api.routes.requests import Limit, Named, done, found
 from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
-from bot.rules.scopes import Scope
+from bot.rules.approval import DeciderFacts
+from bot.rules.grammar_words import KEYS, BadWord
+from bot.rules.scopes import BadHolder, Scope, person
 from bot.services import access, auditing, measured, recovery, sweep
+from bot.services.adopting import Adopt, adopt_stray
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, read_job
+from bot.services.portable import BadJob, JobDocument, plain, read_job
 from ledger.lookups import every_stray
 from ledger.reads import instances_page
 from ledger.states import InstanceState, StrayState
@@ -27,6 +30,7 @@ router = APIRouter(prefix="/api/v1", tags=["operators"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
+Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 StrayId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"])]
 
 
@@ -104,6 +108,16 @@ class RunIn(In):
     job: JobDocument | None = None
 
 
+class AdoptIn(In):
+    """For how long a waiting instance is kept, whose it becomes (a Slack id or operator:ada; oneself), and why."""
+
+    hours: Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)] | Annotated[str, Field(max_length=40)] = Field(
+        examples=["2h"]
+    )
+    owner: Annotated[str, Field(max_length=90)] = ""
+    reason: Annotated[str, Field(max_length=500)] = ""
+
+
 class LookedOut(Out):
     """How the look at one cloud went."""
 
@@ -172,6 +186,20 @@ async def strays(desk: AtDesk, _who: Admin) -> list[StrayOut]:
 async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> Done:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
     return done(await recovery.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
+
+
+@router.post("/strays/{stray}/adopt", responses=refusals(404, 409))
+async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn) -> Done:
+    """Keep a waiting instance as a session, with an approval of one's own. Its hours count from now."""
+    ctx = desk.ctx
+    try:
+        hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
+        owner = person(body.owner) if body.owner else who.actor
+    except (BadWord, BadHolder) as error:
+        raise Refused(Reply(False, "bad_word", str(error))) from error
+    facts = DeciderFacts(who.actor)
+    command = Adopt(stray, hours, facts, owner, body.reason, desk.settings.channel)
+    return done(await adopt_stray(ctx, command))
 
 
 @router.post("/recover", responses=refusals())

@@ -76,7 +76,8 @@ def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
             found.append(Violation("closed means gone", row.id, f"{item['ref']} is alive but its row is gone"))
     for stray in books.strays:
         alive = any(i["ref"] == stray.ref and i["cloud"] == stray.cloud and i["alive"] for i in truth["instances"])
-        if stray.state is StrayState.GONE and alive:
+        adopted = any(row.id == stray.instance_id and row.live_at and row.ref == stray.ref for row in books.instances)
+        if stray.state is StrayState.GONE and alive and not adopted:
             found.append(
                 Violation("closed means gone", stray.id, f"the stray {stray.ref} is alive but recorded as gone")
             )

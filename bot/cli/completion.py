@@ -1,0 +1,22 @@
+"""`gpu-shopper completion`: the lines that make a shell complete commands and options."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+from typer._completion_shared import get_completion_script
+
+from bot.cli.lazy import COMPLETE
+
+app = typer.Typer(add_completion=False)
+
+PROGRAM = "gpu-shopper"
+
+
+@app.command()
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Which shell reads it.")],
+) -> None:
+    """Print the completion of a shell: eval "$(gpu-shopper completion bash)", or into its folder of completions."""
+    typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell))

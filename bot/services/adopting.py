@@ -1,0 +1,241 @@
+"""Adoption: an instance of ours that the ledger has lost becomes a session again, when an approver answers for it.
+
+It is a spend like every other one, so it takes a request, an approval with its amounts, and a grant. Nothing is sent:
+the row is born for an instance that is there, and its hours count from now. What it cost before is booked as a loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.approval import DeciderFacts, is_approver
+from bot.rules.labels import LabelKind, LabelReading
+from bot.rules.spend import whole_micros
+from bot.rules.wording import hours as hours_said
+from bot.rules.wording import usd
+from bot.services import asking
+from bot.services.commands import Reply
+from bot.services.context import Context
+from bot.services.metering import accrue_stray
+from bot.services.offers import offer_to_json
+from bot.services.settling import adopt
+from ledger.events import record
+from ledger.lookups import stray_by_id
+from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
+from ledger.moves import move
+from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
+from ledger.values import Actor, GpuConstraint, GrantKind, JobRequest, new_id
+from ledger.writes import Tx, amend
+from providers.base import InstanceStatus, NotSeen, ObservedInstance, Offer
+from providers.errors import ProviderError
+
+MEMORY_UNKNOWN = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """An approver's word that a waiting instance is kept for `hours`; `owner` is whose session it becomes."""
+
+    stray: str
+    hours: Decimal
+    decider: DeciderFacts
+    owner: Actor
+    reason: str
+    channel: str
+
+
+async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
+    """Keep an instance that waits for an operator's word. The cloud is asked for it first; its label is read again."""
+    refusal = _may(ctx, command)
+    if refusal is not None:
+        return refusal
+    async with ctx.db.read() as tx:
+        stray = await stray_by_id(tx, command.stray)
+    if stray is None:
+        return Reply(
+            False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+        )
+    if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
+        return Reply(False, "stale", f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why.")
+    provider = ctx.providers.get(stray.cloud)
+    if provider is None or provider.account != stray.account:
+        return Reply(False, "not_set_up", f"The account at {stray.cloud} where it runs is not set up here.")
+    try:
+        seen = await provider.get(stray.ref)
+    except ProviderError as error:
+        return Reply(False, "cloud_failed", f"{stray.cloud} cannot say how it stands: {error.message}.")
+    if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
+        return Reply(False, "stale", f"{stray.cloud} does not show {stray.ref} any more.")
+    label = ctx.labels.read(seen.name)
+    if label.kind is not LabelKind.OURS or label.label != stray.label:
+        return Reply(False, "not_ours", f"{stray.ref} does not carry the label that it was found by.")
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        session_id = await _write(ctx, tx, command, stray, seen, label, now)
+    for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
+        hint.set()
+    price = max(seen.price_usd_h or stray.price_usd_h, Decimal(0))
+    sentence = (
+        f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
+        f"{hours_said(command.hours)}, at {usd(price)} an hour."
+    )
+    return Reply(True, "adopted", sentence, {"session_id": session_id})
+
+
+def _may(ctx: Context, command: Adopt) -> Reply | None:
+    if not is_approver(ctx.policy, command.decider):
+        return Reply(False, "not_an_approver", "Keeping it spends money, so an approver of the policy says it.")
+    if not command.reason.strip():
+        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'training of last night'.")
+    if not 0 < command.hours <= ctx.policy.max_hours:
+        most = hours_said(ctx.policy.max_hours)
+        return Reply(False, "bad_word", f"Say for how long, at most {most}; extend it later: --hours 2.")
+    return None
+
+
+async def _write(
+    ctx: Context,
+    tx: Tx,
+    command: Adopt,
+    stray: Stray,
+    seen: ObservedInstance,
+    label: LabelReading,
+    now: datetime,
+) -> str:
+    """Request, approval, grant, session and instance in one transaction; returns the session's id."""
+    actor, offer = command.decider.actor, _offer(stray, seen, now)
+    request = await _request(tx, command, offer, now)
+    session = Session(
+        id=new_id("ses", now),
+        request_id=request.id,
+        state=SessionState.QUEUED,
+        owner=command.owner.ref,
+        channel=request.channel,
+        hours=str(command.hours),
+        created_at=now,
+        label=ctx.policy.project,
+        replacements_left=0,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+    )
+    tx.add(session)
+    await tx.flush()
+    grant = await _grant(ctx, tx, command, request, session.id, offer, now)
+    row = Instance(
+        id=new_id("ins", now),
+        session_id=session.id,
+        request_id=request.id,
+        grant_id=grant.id,
+        option_id="",
+        n=label.n,
+        state=InstanceState.READY,
+        cloud=stray.cloud,
+        account=stray.account,
+        label=stray.label,
+        name=seen.name or "",
+        offer=offer_to_json(offer),
+        created_at=now,
+        machine_id=seen.machine_id,
+        price_usd_h=offer.price_usd_h,
+        storage_usd_h=offer.storage_usd_h,
+    )
+    tx.add(row)
+    await tx.flush()
+    record(tx, at=now, actor=actor, subject=row.id, kind="instance.adopted", after=row.state, reason=command.reason)
+    sent = {"sent_at": now, "due_at": None}
+    await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
+    await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
+    await accrue_stray(tx, stray, now)
+    await amend(tx, Stray, stray.id, version=stray.version, instance_id=row.id, reason=command.reason)
+    over = {"ended_at": now}
+    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=actor, reason="It is adopted.", values=over)
+    live = await adopt(ctx, tx, row.id, seen, now)
+    if live.billing_from is not None and live.billing_from < now:
+        await amend(tx, Instance, row.id, billing_from=now)  # Until now it is booked with the stray.
+    return session.id
+
+
+def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
+    """What runs, as if it had been bought: its own price, and nothing that nobody knows."""
+    price = max(seen.price_usd_h or stray.price_usd_h, Decimal(0))
+    return Offer(
+        cloud=stray.cloud,
+        key=stray.ref,
+        gpu=seen.gpu or "unknown",
+        gpu_count=seen.gpu_count or 1,
+        memory_gb=MEMORY_UNKNOWN,
+        region=seen.region or "",
+        spot=seen.spot,
+        price_usd_h=whole_micros(price),
+        fetched_at=now,
+        storage_usd_h=seen.storage_usd_h or Decimal(0),
+        machine_id=seen.machine_id,
+    )
+
+
+async def _request(tx: Tx, command: Adopt, offer: Offer, now: datetime) -> Request:
+    gpu = GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
+    job = JobRequest(gpu, command.hours, candidates=(offer.cloud,), reason=command.reason)
+    request = Request(
+        id=new_id("req", now),
+        kind="provision",
+        state=RequestState.PENDING,
+        inbox_key=f"adopt/{command.stray}",
+        requester=command.owner.ref,
+        job=job.to_json(),
+        reason=command.reason,
+        channel=command.channel,
+        rule="An operator keeps an instance that the ledger had lost.",
+        expires_at=now + timedelta(hours=1),
+        created_at=now,
+    )
+    tx.add(request)
+    await tx.flush()
+    record(tx, at=now, actor=command.decider.actor, subject=request.id, kind="request.made", after=request.state)
+    return request
+
+
+async def _grant(
+    ctx: Context, tx: Tx, command: Adopt, request: Request, session_id: str, offer: Offer, now: datetime
+) -> GrantRow:
+    """The approver's decision with its amounts, and the spend authority that it creates; its cap is set aside."""
+    price = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
+    cap = whole_micros(price * ctx.policy.price_tolerance)
+    approval = Approval(
+        id=new_id("apr", now),
+        request_id=request.id,
+        quote_version=0,
+        approver=command.decider.actor.ref,
+        decision="approve",
+        price_cap_usd_h=cap,
+        total_cap_usd=whole_micros(cap * command.hours),
+        hours=str(command.hours),
+        reason=command.reason,
+        rule=request.rule,
+        at=now,
+    )
+    tx.add(approval)
+    await tx.flush()
+    decided = {"decided_at": now, "decided_by": command.decider.actor.ref, "due_at": None}
+    by = command.decider.actor
+    await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        kind=GrantKind.CREATE,
+        seq=1,
+        state=GrantState.OPEN,
+        price_cap_usd_h=cap,
+        total_cap_usd=approval.total_cap_usd,
+        hours=str(command.hours),
+        until=now + timedelta(hours=1),
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+    await asking.reserve(tx, grant, now)
+    return grant
