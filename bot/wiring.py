@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -46,11 +46,15 @@ def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str,
 
 
 def build_catalog(
-    providers: Mapping[str, Provider], clock: Clock, timing: Timing, read_runs: ReadRuns = no_runs
+    providers: Mapping[str, Provider],
+    clock: Clock,
+    timing: Timing,
+    read_runs: ReadRuns = no_runs,
+    stores: Collection[str] = (),
 ) -> Catalog:
     """The market of these clouds, which also names the known ones that are missing; own runs correct its plans."""
     unused = [name for name in REGISTRY if name not in providers]
-    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs)
+    return Catalog(providers, clock, timing.offers_timeout_s, unused, read_runs, stores)
 
 
 def build_context(settings: Settings, clock: Clock) -> Context:
@@ -62,8 +66,9 @@ def build_context(settings: Settings, clock: Clock) -> Context:
     providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
     for name in providers:
         profile.load(name)  # What the services read from it must be there before anything is rented.
-    node_url = settings.node_url or ""
-    return assemble(db, clock, providers, labels, policy=file.policy, timing=file.timing, node_url=node_url)
+    node_url, stores = settings.node_url or "", settings.stores
+    policy, timing = file.policy, file.timing
+    return assemble(db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores)
 
 
 def build_labels(settings: Settings) -> LabelKey:
@@ -83,6 +88,7 @@ def assemble(
     policy: Policy,
     timing: Timing,
     node_url: str = "",
+    stores: Collection[str] = (),
 ) -> Context:
     """A context out of parts that are there already: for `build_context` and for tests that run in one process."""
     return Context(
@@ -91,7 +97,7 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing, measured.reader(db)),
+        catalog=build_catalog(providers, clock, timing, measured.reader(db), stores),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

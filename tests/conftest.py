@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ledger.db import Database
-from tests.support import network
+from tests.support import canaries, network
 from tests.support.clock import SteppedClock
 from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqlite, postgres_template
 from tests.support.matrix import sample_clouds
@@ -27,6 +27,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """No test may make the program say a credential."""
+    canaries.watch(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +17,7 @@ from bot import logs
 from bot.cli.shared import console
 from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
+from bot.rules.stores import STORES
 from bot.settings import PolicyFileError, Settings, SettingsError, load, read_policy_file
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
@@ -78,7 +79,17 @@ async def examine(*, offline: bool) -> list[Finding]:
     found += [line async for line in _ledger(settings)]
     found += [line async for line in _slack(settings, offline=offline)]
     found += [line async for line in _clouds(settings, offline=offline)]
-    return found
+    return found + list(_stores(settings))
+
+
+def _stores(settings: Settings) -> Iterator[Finding]:
+    for store in STORES:
+        area, missing = f"{store.scheme}://", [name for name in store.variables if name not in settings.stores]
+        if missing:
+            told = f"checkpoints cannot be kept in {store.name}: {', '.join(missing)} not set"
+            yield Finding(area, Grade.NOTE, told, store.where)
+        else:
+            yield Finding(area, Grade.GOOD, f"checkpoints can be kept in {store.name}: its credentials are set")
 
 
 def _source() -> Finding:

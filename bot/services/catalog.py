@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -103,9 +103,10 @@ class Catalog:
         deadline_s: float,
         unused: Iterable[str] = (),
         read_runs: ReadRuns = no_runs,
+        stores: Collection[str] = (),
     ) -> None:
-        """`unused` are the clouds that this program knows and that are not set up here."""
-        self.checks = Checks(providers, clock, deadline_s)
+        """`unused` are the clouds that this program knows and that are not set up here; `stores` as in `Checks`."""
+        self.checks = Checks(providers, clock, deadline_s, stores)
         self._unused = tuple(unused)
         self._providers = providers
         #: What the installation's own runs made, which corrects what every offer is expected to make.

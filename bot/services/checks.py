@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
+from bot.rules.stores import lacking
 from ledger.values import Clock
 from providers.base import Preflight, Provider
 from providers.errors import RateLimited
@@ -21,7 +22,11 @@ log = logging.getLogger(__name__)
 class Checks:
     """One check per cloud at a time, shared by all who ask; an answer is used again while it is fresh."""
 
-    def __init__(self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float) -> None:
+    def __init__(
+        self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float, stores: Collection[str] = ()
+    ) -> None:
+        """`stores` are the variables of stores outside of the clouds that are set here."""
+        self._stores = frozenset(stores)
         self._providers = providers
         self._clock = clock
         self._deadline_s = deadline_s
@@ -41,6 +46,10 @@ class Checks:
             self._asking[cloud] = task
             task.add_done_callback(lambda _: self._asking.pop(cloud, None))
         return await asyncio.shield(task)
+
+    def store(self, location: str | None) -> str | None:
+        """Why checkpoints cannot be kept at `location` with the credentials that are set here, or None."""
+        return lacking(location, self._stores)
 
     async def close(self) -> None:
         """Stop the checks that nobody waits for."""

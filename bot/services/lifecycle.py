@@ -127,6 +127,10 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
     except ProviderError as error:
         await _refused(ctx, work, error.code, f"{error.message}.")
         return
+    if (lacks := ctx.catalog.checks.store(work.job.checkpoint)) is not None:
+        # Wherever it ran it would lose its checkpoints, so no other option is tried.
+        await _ask_again(ctx, work, "store_missing", lacks)
+        return
     if not checked.ok:
         # Whatever it was, every other offer there would meet the same.
         await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))

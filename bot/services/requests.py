@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -141,6 +142,9 @@ async def _quote(ctx: Context, held: Claim) -> None:
     job = JobRequest.from_json(request.job)
     if job.offer_id:
         job = replace(job, candidates=(job.offer_id.partition(":")[0],))
+    if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
+        await _unplaced(ctx, request, held, lacks)
+        return
     # A request that is asked again must not be answered with the prices that have just proved wrong.
     market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
@@ -168,6 +172,15 @@ async def _quote(ctx: Context, held: Claim) -> None:
     ctx.hints.outbox.set()
     if approved:
         ctx.hints.instances.set()
+
+
+async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) -> None:
+    """Its checkpoints could not be kept, so no cloud is asked and nothing is offered."""
+    now = ctx.clock.now()
+    with suppress(StaleMove):
+        async with ctx.db.write() as tx:
+            await _close(tx, request, held, sentence, now)
+    ctx.hints.outbox.set()
 
 
 async def _offer(
@@ -280,8 +293,10 @@ async def _nothing(
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")
     sentence = " ".join([lead, *reasons])
-    if request.outcome:
-        sentence = f"{request.outcome} {sentence}"
+    await _close(tx, request, held, f"{request.outcome} {sentence}" if request.outcome else sentence, now)
+
+
+async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: datetime) -> None:
     await move(
         tx,
         Request,

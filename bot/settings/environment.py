@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, PydanticUndefined
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from bot.rules.stores import STORES
 from providers.registry import REGISTRY, ProviderEntry
 
 Clouds = Mapping[str, ProviderEntry]
@@ -163,6 +164,15 @@ class Settings(BaseSettings):
         "prd1",
         pattern="^[0-9abcdefghjkmnpqrstvwxyz]{4}$",
     )
+    hf_token: SecretStr | None = _setting(
+        None, "Token of the Hugging Face Hub; needed for checkpoint=hf://…", "hf_…", validation_alias="HF_TOKEN"
+    )
+    aws_access_key_id: SecretStr | None = _setting(
+        None, "Key of S3; needed for checkpoint=s3://…", "AKIA…", validation_alias="AWS_ACCESS_KEY_ID"
+    )
+    aws_secret_access_key: SecretStr | None = _setting(
+        None, "Its secret.", "40 characters", validation_alias="AWS_SECRET_ACCESS_KEY"
+    )
     log_level: LogLevel = _setting(LogLevel.INFO, "debug, info, warning or error.", "info")
     log_format: LogFormat = _setting(LogFormat.AUTO, "auto, json or console.", "json")
     practice: bool = _setting(
@@ -218,6 +228,12 @@ class Settings(BaseSettings):
         return self.slack_mode is SlackMode.SOCKET or (
             self.slack_mode is SlackMode.AUTO and self.slack_app_token is not None
         )
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The variables that are set of those that checkpoint stores need."""
+        values = {name: getattr(self, name.lower()) for store in STORES for name in store.variables}
+        return tuple(name for name, value in values.items() if value is not None)
 
     def missing_for_slack(self) -> tuple[str, ...]:
         """The variables that Slack still needs in the mode that is chosen."""

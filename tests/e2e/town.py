@@ -31,11 +31,12 @@ from providers.sandbox.engine import SandboxCloud, SandboxTiming, truth
 from tests.e2e.gates import Gate, Which
 from tests.e2e.people import STEP_S, Screens
 from tests.e2e.processes import Nursery, Served, fork, launch
+from tests.support import canaries
 from tests.support.serving import serving
 
 T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
-SIGNING, BOT_TOKEN, LABEL_KEY = "5e0f1c2d3b4a59687766554433221100", "xoxb-2-e2e-5e0f1c2d3b4a", "ab" * 32
+SIGNING, BOT_TOKEN, LABEL_KEY = canaries.SLACK_SIGNING, canaries.SLACK_TOKEN, canaries.LABEL_KEY
 LOOK_S = 0.1
 #: Leases of claims and creates, and how long the machine is down after a crash, by the clocks: longer than any lease.
 #: What a cloud bills while nobody looks is known only roughly, so it is not much longer.

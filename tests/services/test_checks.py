@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from bot.services import requests
 from bot.services.checks import BAD_S, GOOD_S, Checks, refusal
 from bot.wiring import build_catalog
 from ledger.states import InstanceState, RequestState
@@ -151,3 +152,27 @@ async def test_clouds_without_credentials_are_named_once(w: World) -> None:
     assert [answer.cloud for answer in silent] == ["runpod", "lambda", "tensordock", "kaggle"]
     told = [answer.sentence for answer in silent if answer.sentence]
     assert told == ["runpod, lambda, tensordock and kaggle are not set up here, so they were not asked."]
+
+
+async def test_a_checkpoint_location_without_its_credentials_is_offered_nothing_and_never_created(w: World) -> None:
+    def given(*stores: str) -> None:
+        w.ctx = replace(w.ctx, catalog=build_catalog(w.ctx.providers, w.clock, w.ctx.timing, stores=stores))
+
+    given()
+    calls = len(w.engine.calls)
+    refused = str((await w.ask(checkpoint="hf://org/model")).data["request_id"])
+    await requests.quote_due(w.ctx)
+    view = await w.view(refused)
+    assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
+    assert view.request.outcome.startswith("Checkpoints at hf://org/model need HF_TOKEN, which is not set")
+    assert len(w.engine.calls) == calls  # No cloud was asked.
+
+    given("HF_TOKEN")
+    approved = await w.approved(candidates=("vast",), checkpoint="hf://org/model")
+    given()
+    await w.settle()
+    view = await w.view(approved)
+    assert [row.state for row in view.instances] == [InstanceState.REJECTED]
+    assert view.request.state is RequestState.UNAVAILABLE
+    assert "need HF_TOKEN" in view.request.outcome
+    assert w.engine.creates == []

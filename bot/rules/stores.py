@@ -1,0 +1,44 @@
+"""The stores outside of every cloud in which checkpoints are kept, and what is needed to write to them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A store by the scheme of its locations: the variables of its credentials, and where a person makes them."""
+
+    scheme: str
+    name: str
+    variables: tuple[str, ...]
+    where: str
+
+
+STORES = (
+    Store("hf", "the Hugging Face Hub", ("HF_TOKEN",), "https://huggingface.co/settings/tokens"),
+    Store(
+        "s3",
+        "S3",
+        ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+        "https://console.aws.amazon.com/iam/home#/security_credentials",
+    ),
+)
+
+
+def lacking(location: str | None, given: Collection[str]) -> str | None:
+    """Why checkpoints cannot be written to `location`, or None. `given` are the variables that are set here.
+
+    A path on the machine, and a store that nobody wrote down here, needs nothing that could be missing.
+    """
+    scheme = (location or "").partition("://")[0].lower()
+    store = next((one for one in STORES if one.scheme == scheme and location != scheme), None)
+    missing = [name for name in store.variables if name not in given] if store else []
+    if store is None or not missing:
+        return None
+    verb = "is" if len(missing) == 1 else "are"
+    return (
+        f"Checkpoints at {location} need {' and '.join(missing)}, which {verb} not set where this service runs. "
+        f"Make the credentials of {store.name} at {store.where}, set them there, and ask again."
+    )
