@@ -41,6 +41,17 @@ def record(
     )
 
 
+async def announce_once(
+    tx: AsyncSession, *, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
+) -> bool:
+    """Make a notification due unless there is one already, here or at another replica. True when it is new."""
+    there = ["kind", "subject", "destination"]
+    insert = _row(tx, at=at, kind=kind, subject=subject, destination=destination, body=body)
+    return (
+        await tx.execute(insert.on_conflict_do_nothing(index_elements=there).returning(Notification.id))
+    ).first() is not None
+
+
 async def announce(
     tx: AsyncSession,
     *,
@@ -55,20 +66,7 @@ async def announce(
     One row per (kind, subject, destination), so announcing again updates the message that people see. A claim that is
     being served keeps its lease: it sends the version it read, and the higher version makes the row due again.
     """
-    insert = insert_for(tx, Notification).values(
-        id=new_id("ntf", at),
-        kind=kind,
-        subject=subject,
-        destination=destination,
-        state=NotificationState.PENDING,
-        version=1,
-        sent_version=0,
-        body=body or {},
-        tries=0,
-        error="",
-        created_at=at,
-        due_at=at,
-    )
+    insert = _row(tx, at=at, kind=kind, subject=subject, destination=destination, body=body or {})
     await tx.execute(
         insert.on_conflict_do_update(
             index_elements=["kind", "subject", "destination"],
@@ -79,4 +77,18 @@ async def announce(
                 "body": insert.excluded.body,
             },
         )
+    )
+
+
+def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:
+    return insert_for(tx, Notification).values(
+        id=new_id("ntf", at),
+        state=NotificationState.PENDING,
+        version=1,
+        sent_version=0,
+        tries=0,
+        error="",
+        created_at=at,
+        due_at=at,
+        **values,
     )

@@ -103,13 +103,13 @@ def _within(column: Any, since: datetime | None, until: datetime | None) -> list
     return found if until is None else [*found, column < until]
 
 
-def sums_of(
+def _every(
     parts: list[Span],
-    by: tuple[str, ...],
+    by: Collection[str],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
-) -> Select[Any]:
-    """The statement for dollars spent in these spans, grouped by the facets `by`; the conditions say whose."""
+) -> Any:
+    """Dollars spent in these spans with the facets `by`, more than one row of each; the conditions say whose."""
     whole = [span for span in parts if span.tier is not None]
     edges = [span for span in parts if span.tier is None]
     queries: list[Any] = []
@@ -128,14 +128,43 @@ def sums_of(
     if edges:
         at_edge = [and_(true(), *_within(LedgerEntry.at, span.since, span.until)) for span in edges]
         queries.append(_entries(by, on_entry).where(or_(*at_edge)))
-    every = union_all(*queries).subquery()
-    if by == tuple(FACETS):  # One row of each facet, and the few that wait: who asked for all adds these up at once.
-        return select(*(every.c[name] for name in by), type_coerce(every.c.amount, MicroUsd))
+    return union_all(*queries)
+
+
+def sums_of(
+    parts: list[Span],
+    by: tuple[str, ...],
+    on_facet: Collection[ColumnElement[bool]],
+    on_entry: Collection[ColumnElement[bool]],
+) -> Select[Any]:
+    """The statement for dollars spent in these spans per combination of the facets `by`; the conditions say whose."""
+    every = _every(parts, by, on_facet, on_entry).subquery()
     total = type_coerce(func.sum(every.c.amount), MicroUsd)
     return select(*(every.c[name] for name in by), total).group_by(*(every.c[name] for name in by))
 
 
-def _entries(by: tuple[str, ...], on_entry: Collection[ColumnElement[bool]]) -> Select[Any]:
+def shares_of(
+    parts: list[Span],
+    by: Collection[str],
+    on_facet: Collection[ColumnElement[bool]],
+    on_entry: Collection[ColumnElement[bool]],
+) -> Any:
+    """The statement for `(facet, value, dollars)` of each value of each facet in `by`, each facet summed alone.
+
+    The database adds up: a month has tens of thousands of combinations, and a few hundred values.
+    """
+    every = _every(parts, by, on_facet, on_entry).cte("every")
+    each = [
+        select(
+            literal(name).label("by"), every.c[name].label("name"), func.sum(every.c.amount).label("amount")
+        ).group_by(every.c[name])
+        for name in by
+    ]
+    found = union_all(*each).subquery()
+    return select(found.c.by, found.c.name, type_coerce(found.c.amount, MicroUsd))
+
+
+def _entries(by: Collection[str], on_entry: Collection[ColumnElement[bool]]) -> Select[Any]:
     query = raw(*(FACETS[name].label(name) for name in by), func.sum(AMOUNT).label("amount"))
     return query.where(LedgerEntry.kind.in_(SPENT), *on_entry).group_by(*(FACETS[name] for name in by))
 
@@ -218,4 +247,18 @@ def _table(model: type[Base]) -> Any:
     return model.__table__
 
 
-__all__ = ["AMOUNT", "FACETS", "SEALED", "SPENT", "TOTAL", "USED", "add", "daily", "fold", "raw", "spans", "sums_of"]
+__all__ = [
+    "AMOUNT",
+    "FACETS",
+    "SEALED",
+    "SPENT",
+    "TOTAL",
+    "USED",
+    "add",
+    "daily",
+    "fold",
+    "raw",
+    "shares_of",
+    "spans",
+    "sums_of",
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,7 @@ from sqlalchemy.orm import aliased
 
 from ledger.doors import Whose
 from ledger.models import Facet, GrantRow, Instance, LedgerEntry, Session
-from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, sums_of
+from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
 from ledger.spans import spans
 from ledger.states import LIVE_SESSION, GrantState, Tier
 from ledger.values import ActorKind
@@ -56,10 +55,7 @@ async def sums(
     if not parts:
         return []
     rows: Any = await tx.execute(sums_of(parts, by, purse.on_facets(), purse.on_entries()))
-    found: defaultdict[tuple[str, ...], Decimal] = defaultdict(Decimal)
-    for *names, amount_usd in rows:
-        found[tuple(names)] += amount_usd or Decimal(0)
-    return list(found.items())
+    return [(tuple(names), amount_usd or Decimal(0)) for *names, amount_usd in rows]
 
 
 async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: datetime | None = None) -> Decimal:
@@ -135,13 +131,20 @@ GROUPS = ("owner", "consumer", "cloud", "gpu", "label", "tool")
 
 
 async def costs(
-    tx: AsyncSession, purse: Purse, since: datetime | None, until: datetime | None = None
+    tx: AsyncSession,
+    purse: Purse,
+    since: datetime | None,
+    until: datetime | None = None,
+    by: Collection[str] = tuple(FACETS),
 ) -> dict[str, list[tuple[str, Decimal]]]:
-    """Dollars booked in [since, until) per value of each group, the greatest first; from one read of the rollup."""
-    found: dict[str, defaultdict[str, Decimal]] = {by: defaultdict(Decimal) for by in GROUPS}
-    for names, amount_usd in await sums(tx, purse, tuple(FACETS), since, until):
-        for by, name in zip(FACETS, names, strict=True):
-            found[by][name] += amount_usd
-        if names[0].startswith(f"{ActorKind.CONSUMER}:"):
-            found["consumer"][names[0]] += amount_usd
-    return {by: sorted(amounts.items(), key=lambda one: (-one[1], one[0])) for by, amounts in found.items()}
+    """Dollars booked in [since, until) per value of each facet in `by`, the greatest first; from one read."""
+    found: dict[str, list[tuple[str, Decimal]]] = {name: [] for name in GROUPS if name in by}
+    parts = spans(since, until)
+    if parts:
+        for name, value, amount_usd in await tx.execute(shares_of(parts, by, purse.on_facets(), purse.on_entries())):
+            if amount_usd:  # Nothing at all is summed to NULL.
+                found[name].append((value, amount_usd))
+    programs = [(name, amount) for name, amount in found.get("owner", ()) if name.startswith(f"{ActorKind.CONSUMER}:")]
+    if "owner" in by:
+        found["consumer"] = programs
+    return {name: sorted(found[name], key=lambda one: (-one[1], one[0])) for name in GROUPS if name in found}

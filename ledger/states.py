@@ -135,6 +135,7 @@ class NotificationKind(StrEnum):
     SESSION_INTERRUPTED = "session.interrupted"
     STRAY_FOUND = "stray.found"
     OPERATOR_PAGE = "operator.page"
+    DIGEST = "digest"
     REPLY = "reply"
 
 

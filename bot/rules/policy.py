@@ -12,6 +12,7 @@ from typing import Any
 
 from bot.rules.bounds import is_person, problems
 from bot.rules.budget import problem as budget_problem
+from bot.rules.digest import problem as digest_problem
 from bot.rules.timing import Timing
 from bot.rules.webhooks import problem as webhook_problem
 
@@ -264,6 +265,14 @@ class Policy:
     webhook_ports: tuple[int, ...] = field(
         default=(443,), metadata=_doc("Ports of public addresses that webhooks may name; always by https.")
     )
+    digest_at: str = field(default="09:00", metadata=_doc("When the daily digest is shown; nothing for no digest."))
+    digest_timezone: str = field(
+        default="UTC", metadata=_doc("Whose time that is, and whose days it speaks of, as in Europe/Berlin.")
+    )
+    digest_weekly: str = field(default="monday", metadata=_doc("The day of the weekly digest; nothing for none."))
+    digest_channel: str = field(
+        default="", metadata=_doc("Where digests are shown (C…); the approvals channel if empty.")
+    )
     project: str = field(default="gpu", metadata=_doc("The label of what names none: {project} in names."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",
@@ -289,6 +298,7 @@ class Policy:
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
             (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
             (not (wrong := webhook_problem(self.webhook_networks, self.webhook_ports)), wrong),
+            (not (wrong := digest_problem(self.digest_at, self.digest_timezone, self.digest_weekly)), wrong),
             (all(0 < share <= 1 for share in self.budget_thresholds), "budget_thresholds must lie between 0 and 1"),
             ("default" in self.default_image, "default_image needs an entry `default`"),
             (

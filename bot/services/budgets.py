@@ -112,8 +112,12 @@ async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
     async with ctx.db.read() as tx:
         if actor is not None:
             return await _lines(ctx, tx, actor.ref, ctx.policy.project, now)
-        named = [(scope, scope) for scope in ctx.policy.budgets if not scope.endswith(":*")]
-        return await _measured(ctx, tx, named, now)
+        return await named(ctx, tx, now)
+
+
+async def named(ctx: Context, tx: Tx, now: datetime) -> list[Line]:
+    """The budgets that the policy names by name, in a transaction of the caller's."""
+    return await _measured(ctx, tx, [(one, one) for one in ctx.policy.budgets if not one.endswith(":*")], now)
 
 
 async def _lines(ctx: Context, tx: Tx, owner_ref: str, label: str, now: datetime) -> list[Line]:

@@ -59,6 +59,15 @@ async def overview(ctx: Context, actor: Actor | None = None, period: Period = Pe
         return await of_purse(tx, purse, period, now)
 
 
+async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
+    """Dollars of today and of this month (UTC) of one person, with those of their programs."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        purse = Purse(await access.mine(tx, ctx.policy, actor))
+        day, month = begin(Tier.DAY, now), begin(Tier.MONTH, now)
+        return await spent(tx, purse, day), await spent(tx, purse, month)
+
+
 async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs:
     """The same of one purse in a transaction of the caller's."""
     day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now

@@ -15,6 +15,7 @@ from slack_bolt.authorization import AuthorizeResult
 from bot.services.context import Context
 from bot.slack import actions, commands, home
 from bot.slack.answers import plan
+from bot.slack.blocks.home import CALLBACK
 from bot.slack.desk import Desk, Job
 from bot.slack.guard import PAYLOAD, SIGNATURE_HEADER, Asgi, Guard, Receive, Scope, Send
 from bot.slack.identity import Directory
@@ -38,6 +39,8 @@ async def process(desk: Desk, job: Job) -> None:
         await commands.run(desk, job)
     elif job.heard.kind is Kind.ACTION:
         await actions.click(desk, job)
+        if job.heard.view == CALLBACK:
+            await home.publish(desk, job)  # What was clicked there has changed what it shows.
     elif job.heard.kind is Kind.VIEW:
         await actions.submitted(desk, job)
     elif job.heard.kind is Kind.HOME:

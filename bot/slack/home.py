@@ -1,43 +1,29 @@
-"""The app's Home tab: my sessions, my requests, and the requests that I may decide."""
+"""Publishes the app's Home tab of whoever opens it or clicks in it."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from datetime import datetime
-from decimal import Decimal
-from typing import Any
 
 from bot.blockkit import validate_view
-from bot.rules.approval import is_approver
-from bot.services import sessions
+from bot.rules.approval import DeciderFacts, is_approver, linked
+from bot.services import budgets, costs, sessions
 from bot.services.metering import cost_now
-from bot.services.sessions import Overview
-from bot.slack.blocks import listing, owner
-from bot.slack.blocks.parts import Block, code, context, divider, header, section, stamped
+from bot.slack.blocks.home import DECISIONS, Mine, home
 from bot.slack.desk import Desk, Job
 from bot.slack.web import WebError
 from ledger.models import Request
+from ledger.reads import request_view
 from ledger.states import RequestState
-
-SHOWN = 10
 
 log = logging.getLogger(__name__)
 
 
 async def publish(desk: Desk, job: Job) -> None:
-    """Render and publish the tab of whoever opened it."""
+    """Render and publish the tab."""
     heard = job.heard
     facts = await desk.directory.facts(heard.user, heard.team)
-    mine = await sessions.listing(desk.ctx, facts.actor)
-    decidable: tuple[Request, ...] = ()
-    if facts.known and is_approver(desk.ctx.policy, facts):
-        waiting = (await sessions.listing(desk.ctx)).requests
-        others = [row for row in waiting if row.requester != facts.actor.ref and row.state is RequestState.PENDING]
-        decidable = tuple(others)
     now = desk.ctx.clock.now()
-    costs = {view.session.id: cost_now(desk.ctx, view, now) for view in mine.sessions}
-    view = home(mine, decidable, costs, desk.settings.command, now)
+    view = home(await _mine(desk, facts), desk.settings.command, now)
     problems = validate_view(view)
     if problems:
         log.error("the home tab is not valid: %s", "; ".join(problems[:3]))
@@ -48,20 +34,34 @@ async def publish(desk: Desk, job: Job) -> None:
         log.warning("the home tab of %s was not published: %s", heard.user, error)
 
 
-def home(
-    mine: Overview, decidable: tuple[Request, ...], costs_usd: Mapping[str, Decimal], command: str, now: datetime
-) -> dict[str, Any]:
-    """The view. Requests are decided in their own message, which shows the offers and the price."""
-    blocks: list[Block] = [header("GPU Shopper")]
-    for view in mine.sessions[:SHOWN]:
-        blocks += listing.sessions([view], costs_usd, now)
-        if view.session.state in owner.ENDABLE:
-            blocks.append(owner.end_button(view.session))
-    if not mine.sessions:
-        blocks.append(section(f"You have no sessions. Ask for GPUs with {code(f'{command} provision')} in a channel."))
-    blocks += [divider(), *listing.requests(mine.requests)] if mine.requests else []
-    if decidable:
-        lines = listing.requests(decidable)
-        blocks += [divider(), section("*You may decide these*, in their own messages:"), *lines]
-    blocks.append(context(f"{code(f'{command} help')} lists every command."))
-    return {"type": "home", "blocks": stamped(blocks, 1)}
+async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
+    ctx = desk.ctx
+    own = await sessions.listing(ctx, facts.actor)
+    spent = await costs.brief(ctx, facts.actor)
+    decidable = await _decidable(desk, facts)
+    async with ctx.db.read() as tx:
+        views = [await request_view(tx, row.id) for row in decidable[:DECISIONS]]
+    return Mine(
+        overview=own,
+        costs_usd={view.session.id: cost_now(ctx, view, ctx.clock.now()) for view in own.sessions},
+        today_usd=spent[0],
+        month_usd=spent[1],
+        budgets=await budgets.overview(ctx, facts.actor),
+        decidable=views,
+        decidable_in_all=len(decidable),
+        by_buttons=ctx.policy.allow_slack_decisions,
+    )
+
+
+async def _decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
+    """Requests that wait for somebody like this person, who is not their requester."""
+    policy = desk.ctx.policy
+    if not facts.known or not is_approver(policy, facts):
+        return []
+    names = {facts.actor.ref, *(one.ref for one in linked(policy, facts.actor))}
+    waiting = (await sessions.listing(desk.ctx)).requests
+    return [
+        row
+        for row in waiting
+        if row.state is RequestState.PENDING and (policy.allow_self_approval or row.requester not in names)
+    ]

@@ -10,9 +10,10 @@ from typing import Final
 from bot.rules.trouble import given_up_at
 from bot.services import deadlines, extending
 from bot.services.context import Context
+from bot.services.digest_document import DigestDocument
 from bot.services.metering import cost_now
+from bot.slack.blocks import digest, interrupted, operators, owner, unattended
 from bot.slack.blocks import ending as ending_message
-from bot.slack.blocks import interrupted, operators, owner, unattended
 from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
@@ -213,6 +214,12 @@ async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notific
     return Shown(Message(text, (section(text),)), channel_of(settings, row.destination))
 
 
+async def _digest(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    found = DigestDocument.model_validate(row.body)
+    channel = channel_of(settings, row.destination) or channel_of(settings, "channel:operators")
+    return Shown(digest.digest(found, settings.command), channel)
+
+
 async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     message = operators.page(str(row.body.get("text") or row.subject))
     return Shown(message, channel_of(settings, row.destination), edits=True)
@@ -239,5 +246,6 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.SESSION_INTERRUPTED: _session_interrupted,
     NotificationKind.STRAY_FOUND: _stray_found,
     NotificationKind.OPERATOR_PAGE: _operator_page,
+    NotificationKind.DIGEST: _digest,
     NotificationKind.REPLY: _reply,
 }

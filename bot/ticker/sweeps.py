@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from bot.services import (
     auditing,
     deadlines,
+    digests,
     drifting,
     ending,
     idempotency,
@@ -29,6 +30,8 @@ from bot.ticker.schedule import Job
 ACCRUE_S = 60.0
 #: Entries that were booked are folded into the rollup this often; until then they are counted one by one.
 ROLL_S = 10.0
+#: Whether a digest is due is looked up this often.
+DIGEST_S = 30.0
 #: Runs at once of the jobs that wait for answers from outside: a cloud or Slack that hangs holds up one of them.
 WIDTH = 4
 
@@ -85,6 +88,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("webhooks", lambda: telling.fan_out(ctx), tick_s, drain=False),
         Job("webhook-deliveries", lambda: telling.deliver_due(ctx), tick_s, width=WIDTH),
         Job("webhook-log", lambda: telling.forget_due(ctx), telling.FORGET_EVERY_S, drain=False),
+        Job("digests", lambda: digests.digest_due(ctx), DIGEST_S, drain=False),
         Job("rollup", lambda: rolling.roll_due(ctx), ROLL_S),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]

@@ -36,7 +36,7 @@ class Session(Claimable, Base):
     #: Hours as granted, counted from the first moment the cloud may bill; None until then.
     deadline: Mapped[datetime | None] = mapped_column(UtcDateTime)
     warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
-    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
     end_code: Mapped[str] = mapped_column(SafeString(32), default="")
     #: The sentence people read about why it ended or failed.
     end_reason: Mapped[str] = mapped_column(SafeText, default="")

@@ -7,12 +7,20 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ledger.db import Database
+from providers.sandbox.engine import SandboxTiming
 from tests.support.clock import SteppedClock
-from tests.support.world import World, checked_world
+from tests.support.world import World, checked_world, world
 
 
 @pytest.fixture
 async def w(db: Database, clock: SteppedClock) -> AsyncIterator[World]:
     """A service with every cloud of the registry, on each database."""
     async with checked_world(db, clock) as built:
+        yield built
+
+
+@pytest.fixture
+async def bare(db: Database, clock: SteppedClock) -> AsyncIterator[World]:
+    """The same without the check afterwards: for tests that write their rows themselves."""
+    async with world(db, clock, sandbox=SandboxTiming.quick()) as built:
         yield built

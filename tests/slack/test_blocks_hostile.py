@@ -23,16 +23,17 @@ from bot.rules.ranking import Ranked, RankedOption
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.commands import Reply
 from bot.services.costs import Costs
+from bot.services.digest_document import DigestDocument, Ended, Found, Running
 from bot.services.sessions import Overview, Status
-from bot.slack.blocks import ending, money, operators, owner, reply
+from bot.slack.blocks import digest, ending, money, operators, owner, reply
 from bot.slack.blocks import help as help_message
+from bot.slack.blocks.home import Mine, home
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.parts import Message
 from bot.slack.blocks.request import asked_again, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.blocks.status import status
-from bot.slack.home import home
 from ledger.models import Stray
 from ledger.reads import RequestView, SessionView
 from ledger.spans import after
@@ -113,13 +114,56 @@ def test_money(one: str, other: str, amount: Decimal) -> None:
         check(money.costs(found, everybody=True))
 
 
+@quick
+@given(hostile.texts, hostile.texts, hostile.money)
+def test_digest(one: str, other: str, amount: Decimal) -> None:
+    session: dict[str, Any] = {"id": "ses_x", "owner": other, "gpu": one, "gpu_count": 8, "cloud": one}
+    running = Running(**session, state="running", rate_usd_h=amount, deadline=START)
+    ended = Ended(**{k: v for k, v in session.items() if k != "cloud"}, code=one, reason=other, cost_usd=amount)
+    rows: tuple[tuple[str, Decimal], ...] = ((one, amount), (f"slack:T1/{other}", amount)) * 5
+    day = START.date()
+    found = DigestDocument(
+        weekly=len(one) % 2 == 0,
+        first=day,
+        last=day,
+        zone="Europe/Berlin",
+        spent_usd=amount,
+        before_usd=amount,
+        month_usd=amount,
+        forecast_usd=amount,
+        budgets=(one, other),
+        groups=dict.fromkeys(("cloud", "owner", "gpu"), rows),
+        month=dict.fromkeys(("cloud", "owner", "gpu"), rows),
+        days=tuple((day + timedelta(days=n), amount) for n in range(14)),
+        running=(running,) * 10,
+        running_in_all=500,
+        running_usd_h=amount,
+        ended=(ended,) * 10,
+        ended_by={one: 300, other: 200},
+        saved_usd=amount,
+        stopped_in_all=3,
+        orphans=(Found(id="stray_x", cloud=one, state=other, price_usd_h=amount),) * 10,
+        orphans_in_all=11,
+        anomalies=(one, other),
+        unreconciled=(one,) * 9,
+    )
+    check(digest.digest(found, "/gpu"))
+
+
 @settings(quick, max_examples=12)
 @given(st.lists(hostile.session_views(), max_size=17), st.lists(hostile.requests(), max_size=17), hostile.money)
-def test_list_and_home(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
+def test_list(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
     overview = Overview(tuple(views), tuple(rows))
     costs = {view.session.id: cost for view in views[:1]}
     check(listing(overview, costs, "/gpu", START))
-    shown = home(overview, tuple(rows), costs, "/gpu", START)
+
+
+@settings(quick, max_examples=12)
+@given(hostile.session_views(), hostile.request_views(), hostile.requests(), hostile.texts, hostile.money)
+def test_home(view: SessionView, asked: RequestView, row: Any, one: str, cost: Decimal) -> None:
+    overview = Overview((view,) * 500, (row,) * 500)
+    lines = [Line(one, one, Period.DAILY, cost, cost, cost)] * 50
+    shown = home(Mine(overview, {view.session.id: cost}, cost, cost, lines, (asked,) * 50, 500), "/gpu", START)
     assert validate_view(shown) == []
     no_foreign_markup(shown)
 

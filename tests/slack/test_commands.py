@@ -147,11 +147,14 @@ async def test_the_home_tab(stage: Stage) -> None:
     await stage.as_("alice").open_home()
     shown = await stage.ws.until(lambda: (v := stage.ws.home("alice")) and "running" in all_text(v) and v)
     assert shown
-    assert [b["text"]["text"] for b in buttons(shown)] == ["End it now"]
+    assert [b["text"]["text"] for b in buttons(shown)] == ["More time…", "End it now"]
+    assert "1 h 5" in all_text(shown)  # The countdown.
     await stage.as_("bob").open_home()
     decides = await stage.ws.until(lambda: stage.ws.home("bob"))
     assert decides is not None
     assert "You may decide these" in all_text(decides)
+    (approve, reject) = buttons(decides)
+    assert (approve["text"]["text"][:10], reject["text"]["text"]) == ("Approve #1", "Reject…")
     await stage.as_("dave").open_home()
     outside = await stage.ws.until(lambda: stage.ws.home("dave"))
     assert outside is not None

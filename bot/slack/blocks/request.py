@@ -151,6 +151,14 @@ def _rule(view: RequestView, policy: Policy) -> list[str]:
     return told
 
 
+def request_buttons(view: RequestView) -> list[Block]:
+    """What decides it: its best option (or the one that the first approver chose), and a no."""
+    waits = view.override is not None and view.override.state is _R.PENDING
+    lines = [line(option) for option in view.options[:BUTTONS_MAX]]
+    chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
+    return _buttons(view, chosen or lines[:1], approve=not waits)
+
+
 def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool) -> list[Block]:
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
     by_rank = {option.rank: option.id for option in view.options}

@@ -1,0 +1,80 @@
+"""The figures of one digest, as they are when it is due: the message shows these, however late it can be shown."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+from pydantic import BaseModel, ConfigDict
+
+Shares = tuple[tuple[str, Decimal], ...]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Running(_Strict):
+    """A session that is not over. `rate_usd_h` is 0 while it has no machine."""
+
+    id: str
+    owner: str
+    gpu: str
+    gpu_count: int
+    cloud: str
+    state: str
+    rate_usd_h: Decimal
+    deadline: datetime | None
+
+
+class Ended(_Strict):
+    """A session that ended, why, and what it cost."""
+
+    id: str
+    owner: str
+    gpu: str
+    gpu_count: int
+    code: str
+    reason: str
+    cost_usd: Decimal
+
+
+class Found(_Strict):
+    """An instance that was found without a row of its own."""
+
+    id: str
+    cloud: str
+    state: str
+    price_usd_h: Decimal
+
+
+class DigestDocument(_Strict):
+    """A day, or a week where `weekly`, from `first` to `last`; dollars, and the most important of each list.
+
+    `groups` are of that time, `month` of the month to its end; `days` are for the chart. `saved_usd` is what was not
+    spent because sessions ended before their approved end or stood still.
+    """
+
+    weekly: bool
+    first: date
+    last: date
+    zone: str
+    spent_usd: Decimal
+    before_usd: Decimal
+    month_usd: Decimal
+    forecast_usd: Decimal
+    budgets: tuple[str, ...]
+    groups: dict[str, Shares]
+    month: dict[str, Shares]
+    days: tuple[tuple[date, Decimal], ...]
+    running: tuple[Running, ...]
+    running_in_all: int
+    running_usd_h: Decimal
+    ended: tuple[Ended, ...]
+    ended_by: dict[str, int]
+    saved_usd: Decimal
+    stopped_in_all: int
+    orphans: tuple[Found, ...]
+    orphans_in_all: int
+    anomalies: tuple[str, ...]
+    unreconciled: tuple[str, ...] = ()

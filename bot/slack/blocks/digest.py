@@ -1,0 +1,157 @@
+"""The digest: a day or a week in one message that a channel reads in a minute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.budget import Period
+from bot.rules.wording import plural, rate
+from bot.services.digest_document import DigestDocument, Ended, Running, Shares
+from bot.slack.blocks.money import spend_chart
+from bot.slack.blocks.parts import (
+    TEXT_MAX,
+    Block,
+    Message,
+    bullets,
+    clip,
+    code,
+    context,
+    dollars,
+    header,
+    person,
+    safe,
+    section,
+    when,
+)
+from ledger.values import short_id
+
+#: Values of one group, and sessions of one list.
+VALUES: Final = 5
+LINES: Final = 8
+_TITLES: Final = {"cloud": "By cloud", "owner": "By owner", "gpu": "By GPU"}
+#: End codes that need more than their own words.
+_CODES: Final = {"asked": "on request", "deadline": "time over", "work_failed": "work failed", "lost": "lost"}
+
+
+def digest(found: DigestDocument, command: str) -> Message:
+    """The message; `command` is the slash command that shows more."""
+    title = f"GPU costs {_time(found)}"
+    lead = _lead(found)
+    blocks = [header(title), section(lead)]
+    if found.anomalies:
+        blocks.append(section(":warning: *Unusual*\n" + bullets(safe(one, 200) for one in found.anomalies[:VALUES])))
+    if len(found.days) > 1:
+        bars = [(datetime.combine(day, time()), amount) for day, amount in found.days]
+        blocks.append(spend_chart("Dollars per day", bars, Period.DAILY))
+    shares = [_shares(by, found) for by in _TITLES]
+    blocks += [_fields(lines)] if (lines := [one for one in shares if one]) else []
+    blocks += [*_running(found), *_ended(found), *_notes(found)]
+    month = "The first amount is of the time above, the second of the month." if any(shares) else ""
+    days = "Days are those of UTC." if found.zone == "UTC" else f"Days are those of {safe(found.zone, 40)}."
+    blocks.append(context(f"{month} {days} {code(f'{command} costs')} shows more.".strip()))
+    return Message(clip(f"{title}: {lead}", 3_900), tuple(blocks))
+
+
+def _time(found: DigestDocument) -> str:
+    if found.weekly:
+        return f"of the week {_day(found.first)} to {_day(found.last)}"
+    return f"of {found.last:%A}, {_day(found.last)}"
+
+
+def _day(day: date) -> str:
+    return f"{day.day} {day:%B}"
+
+
+def _lead(found: DigestDocument) -> str:
+    before = "the week before" if found.weekly else "the day before"
+    told = [f"*{dollars(found.spent_usd)}* spent ({before}: {dollars(found.before_usd)})."]
+    told.append(f"*{found.last:%B} so far: {dollars(found.month_usd)}*, heading for {dollars(found.forecast_usd)}.")
+    lines = [f":money_with_wings: {' '.join(told)}"]
+    return bullets([*lines, *(f":bank: {safe(one, 200)}" for one in found.budgets[:VALUES])])
+
+
+def _shares(by: str, found: DigestDocument) -> str:
+    month = dict(found.month.get(by, ()))
+    rows: Shares = found.groups.get(by, ())
+    if not rows:
+        return ""
+    lines = [_share(by, name, amount, month.get(name)) for name, amount in rows[:VALUES]]
+    rest = sum((amount for _, amount in rows[VALUES:]), Decimal(0))
+    more = [f"others {dollars(rest)}"] if rest else []
+    return bullets([f"*{_TITLES[by]}*", *lines, *more])
+
+
+def _share(by: str, name: str, amount: Decimal, month: Decimal | None) -> str:
+    shown = person(name) if by == "owner" and ":" in name else safe(name, 40) or "none"
+    return f"{shown} {dollars(amount)}" + (f" · {dollars(month)}" if month is not None else "")
+
+
+def _fields(texts: Iterable[str]) -> Block:
+    return {"type": "section", "fields": [{"type": "mrkdwn", "text": clip(text, 1_900)} for text in texts]}
+
+
+def _running(found: DigestDocument) -> list[Block]:
+    if not found.running_in_all:
+        return [section(":zzz: *Nothing is running.*")]
+    lead = f":computer: *Running now*: {plural(found.running_in_all, 'session')} at {rate(found.running_usd_h)}"
+    return [section(_list(lead, map(_running_line, found.running[:LINES]), found.running_in_all))]
+
+
+def _running_line(one: Running) -> str:
+    until = f"until {when(one.deadline)}" if one.deadline else str(one.state)
+    at = f" at {safe(one.cloud, 30)}" if one.cloud else ""
+    return f"{_what(one)}{at} · {person(one.owner)} · {until}"
+
+
+def _ended(found: DigestDocument) -> list[Block]:
+    count = sum(found.ended_by.values())
+    if not count:
+        return []
+    why = ", ".join(f"{number} {_why(name)}" for name, number in list(found.ended_by.items())[:LINES])
+    lead = f":checkered_flag: *Ended*: {plural(count, 'session')} ({why})"
+    return [section(_list(lead, map(_ended_line, found.ended[:LINES]), count))]
+
+
+def _why(name: str) -> str:
+    return _CODES.get(name, safe(name.replace("_", " "), 40) or "other")
+
+
+def _ended_line(one: Ended) -> str:
+    why = safe(one.reason, 140) or "no reason is known"
+    return f"{_what(one)} · {person(one.owner)} · {dollars(one.cost_usd)} · {why}"
+
+
+def _what(one: Running | Ended) -> str:
+    return f"{code(short_id(one.id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
+
+
+def _list(lead: str, lines: Iterable[str], count: int) -> str:
+    """As many lines as fit, whole, and how many there are besides."""
+    shown, room = [lead], TEXT_MAX - len(lead) - 40
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        shown.append(line)
+    more = [f"… and {count - len(shown) + 1} more"] if count > len(shown) - 1 else []
+    return bullets([*shown, *more])
+
+
+def _notes(found: DigestDocument) -> list[Block]:
+    told = []
+    if found.saved_usd > 0:
+        stood = f", {plural(found.stopped_in_all, 'machine')} stood still" if found.stopped_in_all else ""
+        told.append(f":seedling: *Saved* by ending early and by stops: {dollars(found.saved_usd)}{stood}.")
+    if found.orphans_in_all:
+        each = ", ".join(
+            f"{code(short_id(one.id))} at {safe(one.cloud, 30)} {rate(one.price_usd_h)}, {safe(one.state, 20)}"
+            for one in found.orphans[:VALUES]
+        )
+        told.append(f":ghost: *Orphans found*: {found.orphans_in_all}. {each}")
+    if found.unreconciled:
+        each = "\n".join(safe(one, 200) for one in found.unreconciled[:VALUES])
+        told.append(f":scales: *Not confirmed by the cloud's bill*\n{each}")
+    return [section(bullets(told))] if told else []

@@ -1,0 +1,137 @@
+"""The app's Home tab: what is mine, what it costs, and what waits for my decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from bot.rules.budget import Line, said
+from bot.rules.deadlines import left
+from bot.rules.wording import plural, rate
+from bot.services.sessions import Overview
+from bot.slack.blocks import ending, listing, owner
+from bot.slack.blocks import job as job_words
+from bot.slack.blocks.offers import line
+from bot.slack.blocks.parts import (
+    Block,
+    actions,
+    button,
+    code,
+    context,
+    divider,
+    dollars,
+    header,
+    person,
+    safe,
+    section,
+    stamped,
+    when,
+)
+from bot.slack.blocks.request import request_buttons
+from ledger.models import Session
+from ledger.reads import RequestView, SessionView
+from ledger.states import SessionState
+from ledger.values import JobRequest, short_id
+
+#: What is shown in full; the rest is a number. A Home tab has at most 100 blocks.
+SESSIONS: Final = 12
+DECISIONS: Final = 6
+BUDGETS: Final = 6
+CALLBACK: Final = "home"
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What the tab of one person shows. `costs_usd` is what each session has cost so far, by its id."""
+
+    overview: Overview
+    costs_usd: Mapping[str, Decimal] = field(default_factory=dict)
+    today_usd: Decimal = Decimal(0)
+    month_usd: Decimal = Decimal(0)
+    budgets: Sequence[Line] = ()
+    #: Requests that this person may decide, and how many there are.
+    decidable: Sequence[RequestView] = ()
+    decidable_in_all: int = 0
+    by_buttons: bool = True
+
+
+def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
+    """The view."""
+    blocks = [header("GPU Shopper"), section(_spend(mine)), divider(), *_sessions(mine, command, now)]
+    waiting = listing.requests(mine.overview.requests)
+    blocks += [divider(), *waiting] if waiting else []
+    blocks += [divider(), *_decisions(mine)] if mine.decidable else []
+    blocks += [divider(), context(f"As of {when(now)} · {code(f'{command} help')} lists every command.")]
+    return {"type": "home", "callback_id": CALLBACK, "blocks": stamped(blocks, 1)}
+
+
+def _spend(mine: Mine) -> str:
+    lead = f":receipt: *Your spend*: {dollars(mine.today_usd)} today, {dollars(mine.month_usd)} this month."
+    lines = [f":bank: {safe(line.key, 80)}: {safe(said(line), 200)}" for line in mine.budgets[:BUDGETS]]
+    return "\n".join([lead, *lines])
+
+
+def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
+    views = mine.overview.sessions
+    if not views:
+        return [section(f"You have no sessions. Ask for GPUs with {code(f'{command} provision')} in a channel.")]
+    blocks = [section(f":computer: *Your sessions* ({len(views)})")]
+    for view in views[:SESSIONS]:
+        blocks.append(section(_session(view, mine.costs_usd, now)))
+        if view.session.state in owner.ENDABLE:
+            blocks.append(_buttons(view.session))
+    if len(views) > SESSIONS:
+        blocks.append(context(f"… and {len(views) - SESSIONS} more: {code(f'{command} list')}"))
+    return blocks
+
+
+def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
+    session, row = view.session, view.instance
+    at = f" at {safe(row.cloud, 30)} · {rate(row.price_usd_h)}" if row else ""
+    lead = f"*{owner.what(session)}*{at} · {session.state} · {code(short_id(session.id))}"
+    told = []
+    if session.deadline:
+        told.append(f":hourglass_flowing_sand: {left(session.deadline, now)}, ends {when(session.deadline)}")
+    if session.id in costs_usd:
+        told.append(f"{dollars(costs_usd[session.id])} so far")
+    return f"{lead}\n{' · '.join(told)}" if told else lead
+
+
+def _buttons(session: Session) -> Block:
+    end = owner.end_button(session)["elements"]
+    if session.state not in (SessionState.RUNNING, SessionState.STOPPED) or session.deadline is None:
+        return actions(*end)
+    mark, short = f"{session.id}/{int(session.deadline.timestamp())}", short_id(session.id)
+    more = button("More time…", f"{ending.EXTEND}:{short}", mark, label=f"Ask for more time for session {short}")
+    return actions(more, *end)
+
+
+def _decisions(mine: Mine) -> list[Block]:
+    blocks = [section(f":inbox_tray: *You may decide these* ({mine.decidable_in_all})")]
+    for view in mine.decidable[:DECISIONS]:
+        blocks.append(section(_decision(view)))
+        if mine.by_buttons:
+            blocks += request_buttons(view)
+    if mine.decidable_in_all > len(mine.decidable[:DECISIONS]):
+        rest = mine.decidable_in_all - len(mine.decidable[:DECISIONS])
+        blocks.append(context(f"… and {plural(rest, 'more request')}, in their own messages."))
+    return blocks
+
+
+def _decision(view: RequestView) -> str:
+    request = view.request
+    job = JobRequest.from_json(request.job)
+    more = "more time for " if request.parent_id else ""
+    told = [
+        f"{person(request.requester)} asks for {more}*{safe(job_words.title(job), 100)}* · {code(short_id(request.id))}"
+    ]
+    if request.reason:
+        told.append(f"“{safe(request.reason, 200)}”")
+    for option in view.options[:1]:
+        one = line(option)
+        cost = f"expected {dollars(one.expected_usd)}, at most {dollars(option.worst_usd)}"
+        told.append(f"Best: {safe(one.name, 80)} · {rate(one.price_usd_h)} · {cost}")
+    return "\n".join([*told, f"Expires {when(request.expires_at)}"])

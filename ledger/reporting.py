@@ -1,0 +1,133 @@
+"""What a report tells beside money: what runs, what ended, what stood still, and what was found that nobody knew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.models import Event, Instance, LedgerEntry, Session, Stray
+from ledger.rollup import TOTAL, USED
+from ledger.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
+
+#: Names in one `IN`: SQLite takes no more than some tens of thousands.
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session with the instance that it has, if it has one."""
+
+    id: str
+    owner: str
+    gpu: str
+    gpu_count: int
+    state: SessionState
+    deadline: datetime | None
+    cloud: str
+    price_usd_h: Decimal
+    storage_usd_h: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A session that ended, why, and what it cost. `price_usd_h` is that of its dearest instance."""
+
+    id: str
+    owner: str
+    gpu: str
+    gpu_count: int
+    code: str
+    reason: str
+    deadline: datetime | None
+    ended_at: datetime
+    price_usd_h: Decimal
+    cost_usd: Decimal
+
+
+async def any_before(tx: AsyncSession, at: datetime) -> bool:
+    """Whether there was anything to report of before then."""
+    return await tx.scalar(select(Session.id).where(Session.created_at < at).limit(1)) is not None
+
+
+async def held(tx: AsyncSession) -> list[Held]:
+    """Every session that is not over, the first to end first."""
+    mine = and_(Instance.session_id == Session.id, Instance.state.in_(OPEN_INSTANCE))
+    rows: Any = await tx.execute(
+        select(
+            Session.id,
+            Session.owner,
+            Session.gpu,
+            Session.gpu_count,
+            Session.state,
+            Session.deadline,
+            func.coalesce(Instance.cloud, ""),
+            Instance.price_usd_h,
+            Instance.storage_usd_h,
+        )
+        .outerjoin(Instance, mine)
+        .where(Session.state.in_(LIVE_SESSION))
+        .order_by(Session.deadline.is_(None), Session.deadline, Session.id)
+    )
+    return [Held(*row[:7], row[7] or Decimal(0), row[8] or Decimal(0)) for row in rows]
+
+
+async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
+    """Every session that ended in [since, until), the dearest first."""
+    within = (Session.ended_at >= since, Session.ended_at < until)
+    rows: Any = await tx.execute(
+        select(
+            Session.id,
+            Session.owner,
+            Session.gpu,
+            Session.gpu_count,
+            Session.end_code,
+            Session.end_reason,
+            Session.deadline,
+            Session.ended_at,
+        ).where(*within)
+    )
+    costs: Any = await tx.execute(
+        select(LedgerEntry.session_id, TOTAL)
+        .join(Session, Session.id == LedgerEntry.session_id)
+        .where(LedgerEntry.kind.in_(USED), *within)
+        .group_by(LedgerEntry.session_id)
+    )
+    prices: Any = await tx.execute(
+        select(Instance.session_id, func.max(Instance.price_usd_h))
+        .join(Session, Session.id == Instance.session_id)
+        .where(*within)
+        .group_by(Instance.session_id)
+    )
+    cost, price = dict(map(tuple, costs)), dict(map(tuple, prices))
+    found = [Over(*row, price.get(row[0]) or Decimal(0), cost.get(row[0]) or Decimal(0)) for row in rows]
+    return sorted(found, key=lambda one: (-one.cost_usd, one.id))
+
+
+async def stops(
+    tx: AsyncSession, session_ids: Sequence[str], until: datetime
+) -> dict[str, list[tuple[datetime, bool]]]:
+    """When each of these sessions was stopped (True) and went on or ended (False) before then, in order."""
+    found: dict[str, list[tuple[datetime, bool]]] = {}
+    for start in range(0, len(session_ids), _CHUNK):
+        rows = await tx.execute(
+            select(Event.subject, Event.at, Event.before, Event.after)
+            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == "session.moved")
+            .where(Event.at < until)
+            .order_by(Event.at, Event.id)
+        )
+        for subject, at, before, after in rows:
+            if SessionState.STOPPED in (before, after):
+                found.setdefault(subject, []).append((at, after == SessionState.STOPPED))
+    return found
+
+
+async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Stray]:
+    """Instances without a row of their own that were first seen in [since, until)."""
+    within = (Stray.first_seen_at >= since, Stray.first_seen_at < until)
+    return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
