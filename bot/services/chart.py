@@ -1,9 +1,12 @@
-"""The chart of a plan: expected cost against expected hours, with the options that nothing beats in both (Pareto)."""
+"""Pictures: the chart of a plan (expected cost against expected hours, with the options that nothing beats in both,
+Pareto), and plain bars for where Slack does not know its own chart.
+"""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from bot.services.planning import Planned
 
@@ -49,6 +52,25 @@ def chart(planned: Planned) -> bytes:
     axes.spines[["top", "right"]].set_visible(False)
     if not options:
         axes.text(0.5, 0.5, "no offer fits now", ha="center", va="center", transform=axes.transAxes)
+    return _png(figure)
+
+
+def bars(title: str, points: Sequence[tuple[str, float]]) -> bytes:
+    """A PNG of one bar per point."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=_SIZE_IN, dpi=_DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.bar([label for label, _ in points], [value for _, value in points], color="#1d3a2f")
+    axes.set_title(title)
+    axes.tick_params(axis="x", rotation=45, labelsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    return _png(figure)
+
+
+def _png(figure: Any) -> bytes:
     out = io.BytesIO()
     figure.savefig(out, format="png", metadata={"Software": None})
     return out.getvalue()

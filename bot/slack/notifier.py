@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from bot.blockkit import truncate_message, validate_message
+from bot.services.chart import bars
 from bot.services.context import Context
 from bot.services.ports import Delivered, DeliveryFailed
 from bot.slack.blocks.parts import channel as channel_name
@@ -35,7 +38,15 @@ CLOSED: Final = frozenset(
 #: Slack does not like the blocks although we do; the text says the same.
 BAD_BLOCKS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"})
 
+#: Slack's own chart.
+CHART: Final = "data_visualization"
+
 log = logging.getLogger(__name__)
+
+
+def points_of(chart: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """The bars of a chart block."""
+    return [(str(one["label"]), float(one["value"])) for one in chart["chart"]["series"][0]["data"]]
 
 
 class Notifier:
@@ -152,8 +163,24 @@ class Notifier:
         except WebError as error:
             if error.code not in BAD_BLOCKS or not payload.get("blocks"):
                 raise
+            charts = [block for block in payload["blocks"] if block.get("type") == CHART]
+            if charts:
+                log.warning("Slack refused a message with a chart of its own, so the chart is drawn: %s", error)
+                others = [block for block in payload["blocks"] if block.get("type") != CHART]
+                answer = await self._send(method, {**payload, "blocks": others}, **where)
+                await self._draw(charts, str(answer.get("channel") or where.get("channel") or ""))
+                return answer
             log.warning("Slack refused the blocks of a message, so its text goes alone: %s", error)
             return await self._web.call(method, **{**payload, "blocks": []}, **where)
+
+    async def _draw(self, charts: list[dict[str, Any]], channel: str) -> None:
+        """Show charts as pictures, where Slack does not know its own block; without them the message stands alone."""
+        for chart in charts:
+            picture = await asyncio.to_thread(bars, chart["title"], points_of(chart))
+            try:
+                await self._web.share_picture(channel, "chart.png", picture, title=chart["title"], said=chart["title"])
+            except WebError as error:
+                log.warning("the chart of a message was not shown: %s", error)
 
     def _payload(self, row: Notification, shown: Shown) -> dict[str, Any]:
         # The metadata tell which of our messages this is, should its answer be lost.

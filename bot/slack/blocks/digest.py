@@ -31,6 +31,7 @@ from ledger.values import short_id
 #: Values of one group, and sessions of one list.
 VALUES: Final = 5
 LINES: Final = 8
+_ORPHAN: Final = ":ghost:"
 _TITLES: Final = {"cloud": "By cloud", "owner": "By owner", "gpu": "By GPU"}
 #: End codes that need more than their own words.
 _CODES: Final = {"asked": "on request", "deadline": "time over", "work_failed": "work failed", "lost": "lost"}
@@ -49,9 +50,8 @@ def digest(found: DigestDocument, command: str) -> Message:
     shares = [_shares(by, found) for by in _TITLES]
     blocks += [_fields(lines)] if (lines := [one for one in shares if one]) else []
     blocks += [*_running(found), *_ended(found), *_notes(found)]
-    month = "The first amount is of the time above, the second of the month." if any(shares) else ""
     days = "Days are those of UTC." if found.zone == "UTC" else f"Days are those of {safe(found.zone, 40)}."
-    blocks.append(context(f"{month} {days} {code(f'{command} costs')} shows more.".strip()))
+    blocks.append(context(f"{days} {code(f'{command} costs')} shows more."))
     return Message(clip(f"{title}: {lead}", 3_900), tuple(blocks))
 
 
@@ -86,7 +86,7 @@ def _shares(by: str, found: DigestDocument) -> str:
 
 def _share(by: str, name: str, amount: Decimal, month: Decimal | None) -> str:
     shown = person(name) if by == "owner" and ":" in name else safe(name, 40) or "none"
-    return f"{shown} {dollars(amount)}" + (f" · {dollars(month)}" if month is not None else "")
+    return f"{shown} {dollars(amount)}" + (f" (month {dollars(month)})" if month is not None else "")
 
 
 def _fields(texts: Iterable[str]) -> Block:
@@ -144,14 +144,14 @@ def _notes(found: DigestDocument) -> list[Block]:
     told = []
     if found.saved_usd > 0:
         stood = f", {plural(found.stopped_in_all, 'machine')} stood still" if found.stopped_in_all else ""
-        told.append(f":seedling: *Saved* by ending early and by stops: {dollars(found.saved_usd)}{stood}.")
+        told.append(f":moneybag: *Saved* by ending early and by stops: {dollars(found.saved_usd)}{stood}.")
     if found.orphans_in_all:
         each = ", ".join(
             f"{code(short_id(one.id))} at {safe(one.cloud, 30)} {rate(one.price_usd_h)}, {safe(one.state, 20)}"
             for one in found.orphans[:VALUES]
         )
-        told.append(f":ghost: *Orphans found*: {found.orphans_in_all}. {each}")
+        told.append(f"{_ORPHAN} *Orphans found* ({found.orphans_in_all}): {each}")
     if found.unreconciled:
         each = "\n".join(safe(one, 200) for one in found.unreconciled[:VALUES])
-        told.append(f":scales: *Not confirmed by the cloud's bill*\n{each}")
+        told.append(f":mag: *Not confirmed by the cloud's bill*\n{each}")
     return [section(bullets(told))] if told else []
