@@ -74,7 +74,10 @@ async def held(tx: AsyncSession) -> list[Held]:
         .where(Session.state.in_(LIVE_SESSION))
         .order_by(Session.deadline.is_(None), Session.deadline, Session.id)
     )
-    return [Held(*row[:7], row[7] or Decimal(0), row[8] or Decimal(0)) for row in rows]
+    return [
+        Held(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
+        for one, who, gpu, count, state, deadline, cloud, price, storage in rows
+    ]
 
 
 async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
@@ -105,7 +108,10 @@ async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]
         .group_by(Instance.session_id)
     )
     cost, price = dict(map(tuple, costs)), dict(map(tuple, prices))
-    found = [Over(*row, price.get(row[0]) or Decimal(0), cost.get(row[0]) or Decimal(0)) for row in rows]
+    found = [
+        Over(one, who, gpu, count, code, why, end, at, price.get(one) or Decimal(0), cost.get(one) or Decimal(0))
+        for one, who, gpu, count, code, why, end, at in rows
+    ]
     return sorted(found, key=lambda one: (-one.cost_usd, one.id))
 
 

@@ -77,7 +77,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
     recent = [amount for _, amount in by_day]
     month_usd = _total(month["cloud"])
     live, ended = await held(tx), await over(tx, window.since, window.until)
-    stopped = await stops(tx, [one.id for one in (*live, *ended)], window.until)
+    stopped = await stops(tx, [*(one.id for one in live), *(one.id for one in ended)], window.until)
     strays = await strays_found(tx, window.since, window.until)
     running = [one for one in live if one.cloud]
     return DigestDocument(

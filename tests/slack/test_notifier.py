@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from bot.blockkit import validate_message
 from bot.practice.reader import all_text, buttons
+from bot.rules.budget import Period
 from bot.services.ports import DeliveryFailed
+from bot.slack.blocks import money
+from bot.slack.blocks.parts import section
 from ledger.db import Database
 from ledger.events import announce
 from ledger.models import Notification
 from ledger.states import InstanceState, NotificationKind, NotificationState, StrayState
 from tests.slack.conftest import Stage, staged
 from tests.support import rows
-from tests.support.clock import SteppedClock
+from tests.support.clock import START, SteppedClock
 
 
 async def tell(stage: Stage, kind: NotificationKind, subject: str, destination: str, **body: Any) -> Notification:
@@ -106,6 +110,18 @@ async def test_blocks_that_slack_refuses_give_way_to_the_text(stage: Stage) -> N
     (message,) = stage.ws.channel_messages()
     assert message.blocks == []
     assert "expected" in message.text
+
+
+async def test_a_chart_that_slack_does_not_know_is_drawn(stage: Stage) -> None:
+    days = [(START, Decimal(3)), (START + timedelta(days=1), Decimal(5))]
+    chart = money.spend_chart("Dollars per day", days, Period.DAILY)
+    row = await tell(stage, NotificationKind.REPLY, "k", "C0GPU", text="costs", blocks=[chart, section("more")])
+    stage.fault("chat.postMessage", "error", error="invalid_blocks")
+    await stage.door.messenger.deliver(row)
+    said = stage.ws.channel_messages()
+    assert [one.text for one in said] == ["costs", "Dollars per day"]
+    assert [block["type"] for block in said[0].blocks] == ["section"]
+    assert said[1].files
 
 
 async def test_a_message_that_does_not_fit_is_cut(stage: Stage) -> None:
