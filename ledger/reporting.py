@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -137,3 +137,10 @@ async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> li
     """Instances without a row of their own that were first seen in [since, until)."""
     within = (Stray.first_seen_at >= since, Stray.first_seen_at < until)
     return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
+
+
+async def gone_at(tx: AsyncSession, clouds: Collection[str], since: datetime, until: datetime) -> list[Instance]:
+    """Instances at these clouds that ended in [since, until), the dearest first."""
+    within = (Instance.ended_at >= since, Instance.ended_at < until)
+    query = select(Instance).where(Instance.cloud.in_(list(clouds)), *within).order_by(Instance.price_usd_h.desc())
+    return list(await tx.scalars(query)) if clouds else []

@@ -20,16 +20,19 @@ from bot.rules.digest import (
     saved,
     week_before,
 )
+from bot.rules.wording import usd
 from bot.services import budgets
 from bot.services.context import Context
 from bot.services.costs import shortened
 from bot.services.digest_document import DigestDocument, Ended, Found, Running, Shares
+from bot.services.reconciling import bounds
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
-from ledger.reporting import Held, Over, any_before, held, over, stops, strays_found
+from ledger.reporting import Held, Over, any_before, gone_at, held, over, stops, strays_found
 from ledger.spans import after, begin
 from ledger.spending import EVERYBODY, buckets, costs
 from ledger.states import NotificationKind, Tier
+from ledger.values import short_id
 from ledger.writes import Tx
 
 #: Where it is shown unless the policy names a channel.
@@ -104,6 +107,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
             Found(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h) for one in strays[:LISTED]
         ),
         orphans_in_all=len(strays),
+        unreconciled=await _unreconciled(ctx, tx, window),
         anomalies=() if weekly else await _anomalies(tx, window, groups, by_day),
     )
 
@@ -146,6 +150,18 @@ async def _anomalies(
     for by in GROUPS:
         found += anomalies(by, dict(groups[by]), dict(base[by]), known)
     return tuple(found[:LISTED])
+
+
+async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]:
+    """What ended at clouds that never say what they charged, with the least and most that it can have cost."""
+    able = {name: provider.capabilities for name, provider in ctx.providers.items()}
+    silent = [name for name, cloud in able.items() if not (cloud.charges or cloud.free)]
+    found = []
+    for row in (await gone_at(tx, silent, window.since, window.until))[:LISTED]:
+        between = bounds(ctx, row)
+        if between is not None and between[1] > 0:
+            found.append(f"{short_id(row.session_id)} at {row.cloud}: between {usd(between[0])} and {usd(between[1])}")
+    return tuple(found)
 
 
 def _running(one: Held) -> Running:

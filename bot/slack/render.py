@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.trouble import given_up_at
-from bot.services import deadlines, extending
+from bot.services import deadlines, extending, reconciling
 from bot.services.context import Context
 from bot.services.digest_document import DigestDocument
 from bot.services.metering import cost_now
@@ -179,7 +179,8 @@ async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notifi
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view)), row.destination)
+    between = reconciling.bounds(ctx, view.instance) if view.instance else None
+    return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view), between), row.destination)
 
 
 async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:

@@ -15,6 +15,7 @@ from bot.services import (
     lifecycle,
     metering,
     outbox,
+    reconciling,
     requests,
     rolling,
     sweep,
@@ -32,6 +33,8 @@ ACCRUE_S = 60.0
 ROLL_S = 10.0
 #: Whether a digest is due is looked up this often.
 DIGEST_S = 30.0
+#: The clouds' own bills are read this often.
+RECONCILE_S = 3600.0
 #: Runs at once of the jobs that wait for answers from outside: a cloud or Slack that hangs holds up one of them.
 WIDTH = 4
 
@@ -89,6 +92,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("webhook-deliveries", lambda: telling.deliver_due(ctx), tick_s, width=WIDTH),
         Job("webhook-log", lambda: telling.forget_due(ctx), telling.FORGET_EVERY_S, drain=False),
         Job("digests", lambda: digests.digest_due(ctx), DIGEST_S, drain=False),
+        Job("bills", lambda: reconciling.reconcile_due(ctx), RECONCILE_S, drain=False),
         Job("rollup", lambda: rolling.roll_due(ctx), ROLL_S),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]

@@ -13,7 +13,7 @@ from sqlalchemy import event, inspect
 
 from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
 from ledger.models.base import Base, Claimable
-from ledger.models.costing import EntrySeal, ExternalCost, Facet, Rollup, Unrolled
+from ledger.models.costing import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.doors import ApiAnswer, ApiKey, Consumer
 from ledger.models.holding import Instance, Session, Stray
 from ledger.models.nodes import Node
@@ -26,6 +26,7 @@ __all__ = [
     "ApiKey",
     "Approval",
     "Base",
+    "BillLine",
     "Claimable",
     "Consumer",
     "EntrySeal",

@@ -83,3 +83,21 @@ class ExternalCost(Base):
     #: Who appended it.
     owner: Mapped[str] = mapped_column(SafeString(96))
     added_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class BillLine(Base):
+    """One line of a cloud's own bill, as it was read last: late lines are added, and open ones grow."""
+
+    __tablename__ = "bill_lines"
+
+    cloud: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    account: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    line_id: Mapped[str] = mapped_column(SafeString(160), primary_key=True)
+    ref: Mapped[str] = mapped_column(SafeString(64))
+    component: Mapped[str] = mapped_column(SafeString(24))
+    amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    begins: Mapped[datetime] = mapped_column(UtcDateTime)
+    ends: Mapped[datetime] = mapped_column(UtcDateTime)
+    read_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (Index("ix_bill_lines_cloud_account_ref", "cloud", "account", "ref"),)

@@ -38,7 +38,7 @@ GUARDS = {
     "ledger_entries_no_delete",
     "ledger_entries_no_update",
 }
-ROLLUP = {"facets", "rollup", "unrolled", "entry_seals", "external_costs"}
+ROLLUP = {"facets", "rollup", "unrolled", "entry_seals", "external_costs", "bill_lines"}
 TRUNCATE_GUARDS = {f"{table}_no_truncate" for table in ("approvals", "events", "grants", "instances", "ledger_entries")}
 
 

@@ -71,13 +71,23 @@ def _no_address(able: Capabilities | None) -> str:
     return "It runs the command that was asked for; there is no SSH."
 
 
-def ended(view: SessionView, cost_usd: Decimal, able: Capabilities | None = None) -> Message:
-    """The end, why, and what it cost: dollars, or hours of the quota where the cloud is free."""
+def ended(
+    view: SessionView,
+    cost_usd: Decimal,
+    able: Capabilities | None = None,
+    between: tuple[Decimal, Decimal] | None = None,
+) -> Message:
+    """The end, why, and what it cost: dollars, or hours of the quota where the cloud is free.
+
+    `between` is the least and most that it can have cost where the cloud never says.
+    """
     session = view.session
     failed = session.state is SessionState.FAILED
     verb = "failed" if failed else "is confirmed gone"
     why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
     cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
+    if between is not None and between[1] > 0:
+        cost += f" _Unreconciled_: its cloud does not say; between {dollars(between[0])} and {dollars(between[1])}."
     if able is not None and able.free:
         cost = _free_hours(view.instance)
     text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"

@@ -1,0 +1,146 @@
+"""True-up: what clouds really charged is booked to the session, late lines too; a bill that never comes is told."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.metering import so_far
+from bot.rules.reconcile import Line, between, corrections, is_late, is_whole
+from bot.rules.wording import usd
+from bot.services.context import Context
+from bot.services.paging import OPERATORS
+from ledger.bills import Account, account_of, accounts, corrected, keep_lines
+from ledger.events import announce_once, record
+from ledger.models import Instance
+from ledger.states import NotificationKind
+from ledger.values import SYSTEM, short_id
+from ledger.writes import Tx, book
+from providers.base import BillingStart, Provider
+from providers.errors import ProviderError
+
+#: How far back bills are read again at each look: late lines come within days.
+READ_BACK = timedelta(days=8)
+#: Ended instances that are compared at each look.
+COMPARED = timedelta(days=30)
+
+log = logging.getLogger(__name__)
+
+
+async def reconcile_due(ctx: Context) -> int:
+    """Read the bill of every cloud that has one, and correct the ledger by it. Returns how many entries were booked."""
+    done = 0
+    for provider in ctx.providers.values():
+        if provider.capabilities.charges:
+            try:
+                done += await _reconcile(ctx, provider)
+            except ProviderError as error:
+                log.warning("the bill of %s could not be read: %s", provider.name, error.message)
+    return done
+
+
+async def _reconcile(ctx: Context, provider: Provider) -> int:
+    now = ctx.clock.now()
+    lines = await provider.charges(now - READ_BACK, now)
+    # Some lines belong to instances that are not ours; only those of ours are looked for.
+    rows = [
+        {
+            "cloud": provider.name,
+            "account": provider.account,
+            "line_id": line.line_id[:160],
+            "ref": line.ref[:64],
+            "component": line.component,
+            "amount_usd": line.amount_usd,
+            "begins": line.start,
+            "ends": line.end,
+            "read_at": now,
+        }
+        for line in lines
+    ]
+    async with ctx.db.write() as tx:
+        await keep_lines(tx, rows)
+    async with ctx.db.read() as tx:
+        found = await accounts(tx, provider.name, provider.account, now - COMPARED)
+    done = 0
+    for account in found:
+        if _wanted(account):
+            async with ctx.db.write() as tx:
+                done += await _correct(tx, account.row.id, now)
+    late = [account for account in found if _is_late(account, now)]
+    if late:
+        async with ctx.db.write() as tx:
+            for account in late:
+                await _alarm(tx, account, now)
+    return done
+
+
+def _lines(account: Account) -> list[Line]:
+    return [Line(one.component, one.amount_usd, one.begins, one.ends) for one in account.lines]
+
+
+def _whole(account: Account) -> bool:
+    row = account.row
+    return is_whole(_lines(account), row.billing_from, row.ended_at or row.created_at)
+
+
+def _wanted(account: Account) -> dict[str, Decimal]:
+    return corrections(account.booked_usd, _lines(account), whole=_whole(account)) if account.lines else {}
+
+
+def _is_late(account: Account, now: datetime) -> bool:
+    row = account.row
+    costs = sum(account.booked_usd.values(), Decimal(0)) > 0
+    return costs and is_late(row.ended_at or row.created_at, now, _lines(account), whole=_whole(account))
+
+
+async def _correct(tx: Tx, instance_id: str, now: datetime) -> int:
+    """Judge it again with the row locked, so that two replicas correct it once."""
+    account = await account_of(tx, instance_id)
+    row, number, done = account.row, await corrected(tx, instance_id), 0
+    for component, difference in _wanted(account).items():
+        number += 1
+        mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
+        done += await book(
+            tx,
+            key=f"{row.id}/true-up/{number}",
+            kind="true_up",
+            debit=mine if difference > 0 else theirs,
+            credit=theirs if difference > 0 else mine,
+            amount_usd=abs(difference),
+            at=now,
+            session_id=row.session_id,
+            instance_id=row.id,
+            component=component,
+            note="by the cloud's own bill",
+        )
+        sentence = f"{row.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
+        record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind="session.trued_up", reason=sentence)
+    return done
+
+
+def bounds(ctx: Context, row: Instance) -> tuple[Decimal, Decimal] | None:
+    """The least and most that an instance that is gone can have cost; None where its cloud says what it charged, or
+    charges nothing. What lies between is *unreconciled*.
+    """
+    provider = ctx.providers.get(row.cloud)
+    if provider is None or provider.capabilities.charges or provider.capabilities.free or row.ended_at is None:
+        return None
+    rule = provider.capabilities.billing
+    ran_at = row.sent_at if rule.starts is BillingStart.CREATE else row.reachable_at or row.billing_from
+    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    least, most = between(row.sent_at, ran_at, row.terminate_asked_at, row.ended_at, gpu_usd_h, rule)
+    disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)
+    return least + disk, most + disk
+
+
+async def _alarm(tx: Tx, account: Account, now: datetime) -> None:
+    """The operators hear once of a bill that did not come."""
+    row: Instance = account.row
+    what = "is not whole" if account.lines else "has not come"
+    sentence = (
+        f"The bill of {row.cloud} for session {short_id(row.session_id)} (instance {row.ref}) {what} four days after "
+        f"its end; the ledger says {usd(sum(account.booked_usd.values(), Decimal(0)))}. Compare it by hand."
+    )
+    kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
+    await announce_once(tx, at=now, kind=kind, subject=f"{row.id}/uncleared", destination=OPERATORS, body=body)

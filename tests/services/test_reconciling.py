@@ -1,0 +1,123 @@
+"""What clouds really charged ends up in the ledger, once, with late lines; a bill that never comes is an alarm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, cast
+
+from bot.services import reconciling
+from ledger.models import Instance
+from ledger.states import NotificationKind
+from ledger.writes import book
+from providers.base import Charge, Provider
+from providers.errors import Unavailable
+from tests.support.interposed import InFront
+from tests.support.world import World
+
+
+class Billed(InFront):
+    """A cloud whose bill is seen through `change`."""
+
+    def __init__(self, inner: Provider, change: Callable[[tuple[Charge, ...]], tuple[Charge, ...]]) -> None:
+        super().__init__(inner)
+        self.change = change
+
+    async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
+        return self.change(await self.inner.charges(since, until))
+
+
+async def entries(w: World) -> list[Any]:
+    return [e for e in (await w.books()).entries if e.kind == "true_up"]
+
+
+def through(w: World, change: Callable[[tuple[Charge, ...]], tuple[Charge, ...]]) -> None:
+    inner = w.ctx.providers["vast"]
+    inner = inner.inner if isinstance(inner, Billed) else inner
+    w.use({"vast": cast("Provider", Billed(inner, change))})
+
+
+async def test_the_ledger_says_what_the_cloud_charged_and_learns_of_late_lines(w: World) -> None:
+    request_id = await w.running(candidates=("vast",))
+    w.clock.advance(1800)
+    await w.settle()
+    await w.end(request_id)
+    await w.run(150, 15)
+    (row,) = (await w.books()).instances
+    session_id, too_much = row.session_id, Decimal("0.10")
+    async with w.ctx.db.write() as tx:
+        await book(
+            tx, key="guess", kind="accrue", debit=f"session:{session_id}", credit=f"payable:vast:{row.account}",
+            amount_usd=too_much, at=w.clock.now(), session_id=session_id, instance_id=row.id, component="gpu",
+        )  # fmt: skip
+    through(w, lambda _: ())
+    assert await reconciling.reconcile_due(w.ctx) == 0  # The bill is late, so nothing is known yet.
+    w.clock.advance(3 * 86_400)
+    through(w, lambda lines: lines)
+    other = w.replica()
+    try:
+        await asyncio.gather(reconciling.reconcile_due(w.ctx), reconciling.reconcile_due(other.ctx))
+    finally:
+        await other.ctx.db.close()
+    (charged,) = {sum((c.amount_usd for c in await lines_of(w, row)), Decimal(0))}
+    assert abs((await w.session(session_id)).accrued_usd - charged) < Decimal("0.00001")
+    booked = len(await entries(w))
+    assert booked > 0
+    assert await reconciling.reconcile_due(w.ctx) == 0  # It says so already.
+    through(w, lambda lines: (*lines, replace(lines[0], line_id="late", component="bandwidth", amount_usd=Decimal(1))))
+    assert await reconciling.reconcile_due(w.ctx) == 1
+    assert abs((await w.session(session_id)).accrued_usd - charged - 1) < Decimal("0.00001")
+    late = [e for e in await entries(w) if e.component == "bandwidth"]
+    assert [(e.debit, e.amount_usd) for e in late] == [(f"session:{session_id}", Decimal(1))]
+    through(w, lambda lines: tuple(replace(c, amount_usd=c.amount_usd / 2) for c in lines))
+    assert await reconciling.reconcile_due(w.ctx) > 0
+    assert (await entries(w))[-1].credit == f"session:{session_id}"
+    through(w, lambda lines: tuple(replace(c, amount_usd=c.amount_usd) for c in lines if c.line_id != "late"))
+    await reconciling.reconcile_due(w.ctx)
+
+
+async def lines_of(w: World, row: Instance) -> list[Charge]:
+    now = w.clock.now()
+    found = await w.ctx.providers["vast"].charges(now - timedelta(days=8), now)
+    return [line for line in found if line.ref == row.ref]
+
+
+async def test_a_bill_that_does_not_come_pages_once_and_a_silent_cloud_stops_nothing(w: World) -> None:
+    request_id = await w.running(candidates=("vast",))
+    await w.end(request_id)
+    await w.run(150, 15)
+    through(w, lambda _: ())
+    w.clock.advance(4 * 86_400 + 60)
+    for _ in range(3):
+        assert await reconciling.reconcile_due(w.ctx) == 0
+        w.clock.advance(3600)
+    pages = [n for n in (await w.books()).notifications if n.kind is NotificationKind.OPERATOR_PAGE]
+    assert [n.subject.partition("/")[2] for n in pages] == ["uncleared"]
+    assert "has not come four days after its end" in pages[0].body["text"]
+
+    def away(_: tuple[Charge, ...]) -> tuple[Charge, ...]:
+        raise Unavailable("vast", "the cloud is away")
+
+    through(w, away)
+    assert await reconciling.reconcile_due(w.ctx) == 0
+
+
+async def test_a_cloud_that_says_nothing_leaves_a_range_in_which_its_charge_lies(w: World) -> None:
+    silent = InFront(w.ctx.providers["vast"])
+    silent.capabilities = replace(silent.inner.capabilities, charges=False)
+    w.use({"vast": cast("Provider", silent)})
+    request_id = await w.running(candidates=("vast",))
+    w.clock.advance(1800)
+    await w.settle()
+    await w.end(request_id)
+    await w.run(150, 15)
+    (row,) = (await w.books()).instances
+    between = reconciling.bounds(w.ctx, row)
+    assert between is not None
+    assert between[0] <= w.bill() <= between[1] < between[0] * 2
+    assert await reconciling.reconcile_due(w.ctx) == 0
+    w.use({"vast": silent.inner})
+    assert reconciling.bounds(w.ctx, row) is None
