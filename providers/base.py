@@ -245,7 +245,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """One line of the cloud's own bill, normalised. `component` is gpu, storage, bandwidth or other."""
+    """One line of the cloud's own bill, normalised. `component` is gpu, storage, bandwidth, quota or other.
+
+    `start` and `end` are the cloud's own, and time in between was counted in steps of `quantum_s`, at least
+    `minimum_s`. Where nothing is paid, `used_s` are the seconds of the quota that were used in that time, by all
+    instances of the account: `ref` is empty then.
+    """
 
     cloud: str
     line_id: str
@@ -254,6 +259,9 @@ class Charge:
     amount_usd: Decimal
     start: datetime
     end: datetime
+    quantum_s: int = 1
+    minimum_s: int = 0
+    used_s: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,16 +380,6 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
-
-
-def only(offer: Offer) -> GpuConstraint:
-    """The constraint that this offer meets and that as few others as possible meet."""
-    return GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
-
-
-def same(found: tuple[Offer, ...], offer: Offer) -> Offer | None:
-    """The offer of that key among these."""
-    return next((fresh for fresh in found if fresh.key == offer.key), None)
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:

@@ -45,10 +45,12 @@ def next_option(
     price_cap_usd_h: Decimal,
     total_cap_usd: Decimal,
     policy: Policy,
+    candidates: Sequence[str] = (),
 ) -> Placement:
     """The next of the options that the approved message showed.
 
-    The chosen one comes first, then those ranked below it, then those above. Left out: failed offers, every offer on
+    The chosen one comes first, then those ranked below it, then those above; where clouds were named, those of the
+    first cloud named come before those of the second, and so on. Left out: failed offers, every offer on
     the machine or host that failed, every offer of a cloud whose failure was about the account, a price above the cap,
     an expected total above the total cap, and spot where on-demand was approved or the reverse. Nothing is tried after
     a failure that is not a definite no.
@@ -64,12 +66,17 @@ def next_option(
     first = shown[chosen]
     # An approver may cap a run below its own expected total; that must not rule out what they approved.
     most_usd = max(total_cap_usd, first.estimate.expected_usd)
-    for option in (*shown[chosen:], *shown[:chosen]):
+    rest = sorted((*shown[chosen + 1 :], *shown[:chosen]), key=lambda option: _place(option.offer.cloud, candidates))
+    for option in (first, *rest):
         same_kind = option.offer.spot is first.offer.spot
         if same_kind and _covered(option, price_cap_usd_h, most_usd) and not _failed(option, failures):
             sentence = f"{option.offer.id} at {rate(option.offer.price_usd_h or Decimal(0))} is tried next."
             return Placement(option, "ok", sentence)
     return Placement(None, "none_left", "No other option that was shown is inside the approved cap.")
+
+
+def _place(cloud: str, candidates: Sequence[str]) -> int:
+    return candidates.index(cloud) if cloud in candidates else len(candidates)
 
 
 def _covered(option: RankedOption, price_cap_usd_h: Decimal, most_usd: Decimal) -> bool:

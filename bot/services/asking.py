@@ -10,7 +10,7 @@ from bot.rules.reminders import next_look
 from bot.services import warning
 from ledger.courses import undecided
 from ledger.events import announce, record
-from ledger.lookups import open_grants, open_instances_of_session, override_of, session_of
+from ledger.lookups import instances_of_session, open_grants, open_instances_of_session, override_of, session_of
 from ledger.models import GrantRow, Instance, Request, Session, Token
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, NotificationKind, RequestState, SessionState
@@ -51,15 +51,16 @@ async def show_again(tx: Tx, request: Request, now: datetime) -> None:
     await announce(tx, at=now, kind=NotificationKind.REQUEST_MESSAGE, subject=request.id, destination=request.channel)
 
 
-async def ask_again(
-    tx: Tx, request_id: str, sentence: str, now: datetime, *, failed_machine: str | None = None
-) -> None:
+async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
     """The approval no longer covers what can be bought: its authority ends and the request is quoted anew.
 
-    `sentence` says why and stays on the message until the next decision. The session waits in QUEUED.
+    `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine
+    that was rented for it, or may have been, is one that failed, and is never offered for this request again.
     """
-    request = await tx.get_one(Request, request_id)
-    machines = [*request.failed_machines, failed_machine] if failed_machine else request.failed_machines
+    request, session = await tx.get_one(Request, request_id), await session_of(tx, request_id)
+    rented = await instances_of_session(tx, session.id) if session else []
+    failed = [row.machine_id for row in rented if row.machine_id and row.state is not InstanceState.REJECTED]
+    machines = list(dict.fromkeys([*request.failed_machines, *failed]))
     await void_grants(tx, request_id, sentence, now)
     await move(
         tx,
@@ -80,7 +81,6 @@ async def ask_again(
             "failed_machines": machines,
         },
     )
-    session = await session_of(tx, request_id)
     if session is None:
         return
     if session.state is SessionState.PROVISIONING:

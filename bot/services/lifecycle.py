@@ -373,7 +373,7 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
     if session.state is SessionState.TERMINATING:
         await settle(ctx, tx, session.id, now)
     else:
-        await asking.ask_again(tx, instance.request_id, sentence, now, failed_machine=instance.machine_id)
+        await asking.ask_again(tx, instance.request_id, sentence, now)
 
 
 async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:

@@ -13,7 +13,7 @@ from bot.services.offers import estimate_from_json, offer_from_json
 from ledger.lookups import accrued_of_instance, instances_of_session, next_numbers, options_of
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.states import GrantState, InstanceState
-from ledger.values import GrantKind, new_id
+from ledger.values import GrantKind, JobRequest, new_id
 from ledger.writes import Tx
 
 #: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
@@ -24,7 +24,7 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
     """After a definite no: the next covered option under the same grant, or the request is asked again."""
     grant = await tx.get_one(GrantRow, grant_id)
     request = await tx.get_one(Request, grant.request_id, populate_existing=True)
-    option, why = await _choose(ctx, tx, grant)
+    option, why = await _choose(ctx, tx, grant, request)
     if option is None:
         await asking.ask_again(tx, request.id, f"{sentence} {why}", now)
         return
@@ -47,7 +47,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if last.outcome_code in NEVER_REPLACED or remaining <= 0 or session.deadline is None or session.deadline <= now:
         return False
-    option, _ = await _choose(ctx, tx, used)
+    option, _ = await _choose(ctx, tx, used, request)
     if option is None:
         return False
     # Of a run that was under way only the rest is to be paid.
@@ -77,7 +77,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
     return True
 
 
-async def _choose(ctx: Context, tx: Tx, grant: GrantRow) -> tuple[Option | None, str]:
+async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tuple[Option | None, str]:
     approval = await tx.get_one(Approval, grant.approval_id)
     if approval.option_id is None or grant.session_id is None:
         raise ValueError(f"approval {approval.id} chose no option")
@@ -89,7 +89,8 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow) -> tuple[Option | None,
         if instance.option_id in rows
     ]
     chosen = rows[approval.option_id].offer_id
-    placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy)
+    clouds = JobRequest.from_json(request.job).candidates
+    placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
     if placed.option is None:
         return None, placed.sentence
     wanted = placed.option.offer.id

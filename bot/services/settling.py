@@ -230,5 +230,5 @@ async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, now: datetime)
         return
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state is RequestState.APPROVED:
-        await asking.ask_again(tx, request.id, last.outcome, now, failed_machine=last.machine_id)
+        await asking.ask_again(tx, request.id, last.outcome, now)
         ctx.hints.requests.set()

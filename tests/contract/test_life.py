@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -337,10 +338,18 @@ async def test_the_bill_of_the_cloud_is_the_truth(bench: Bench) -> None:
     start = bench.clock.now() - timedelta(hours=1)
     running = await bench.running()
     bench.step(2 * 3600)
-    await bench.provider.terminate(running.ref)
-    bench.step(86_400)
+    await bench.end(running.ref)
+    bench.step(0 if bench.able.free else 86_400)
 
     lines = await bench.provider.charges(start, bench.clock.now())
+    rule = bench.able.billing
+    assert {(line.quantum_s, line.minimum_s) for line in lines} == {(rule.quantum_s, rule.minimum_s)}
+    assert all(line.start < line.end for line in lines)
+    assert await bench.provider.charges(start - timedelta(days=400), start - timedelta(days=399)) == ()
+    if bench.able.free:
+        assert [(line.component, line.amount_usd, line.ref) for line in lines] == [("quota", Decimal(0), "")]
+        assert (lines[0].used_s or 0) > 0
+        return
     total = bench.truth()[0].total_usd
     assert total > 0
     assert {line.ref for line in lines} == {running.ref}

@@ -70,6 +70,18 @@ async def test_without_replacements_what_never_boots_is_asked_again(w: World) ->
     assert failed not in {option.offer["machine_id"] for option in view.options}
 
 
+async def test_every_machine_that_failed_is_left_out_when_it_is_asked_again(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.arm("boot_error", "vast", times=2)
+    await w.settle()
+    await w.run(400, 40)
+    view = await w.view(request_id)
+    first, second = (row.machine_id for row in view.instances)
+    assert view.request.quote_version == 2
+    assert view.request.failed_machines == [first, second]
+    assert not {first, second} & {option.offer["machine_id"] for option in view.options}
+
+
 @pytest.mark.parametrize("broken", ["boot_error", "pull_error"])
 async def test_a_reported_failure_ends_the_boot_at_once(w: World, broken: str) -> None:
     request_id = await w.approved(candidates=("vast",))

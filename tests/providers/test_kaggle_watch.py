@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -157,18 +158,28 @@ async def test_every_door_says_that_there_is_no_stop_and_no_cancel(kaggle: Serve
             await verb(made.ref)
     with pytest.raises(Unsupported, match="GPU hours"):
         await kaggle.provider.balance()
-    with pytest.raises(Unsupported, match="GPU hours"):
-        await kaggle.provider.charges(START, START + timedelta(days=1))
 
     kaggle.step(1200)
     await kaggle.provider.terminate(made.ref)
     assert kaggle.cloud.instances()[0].ended_at is not None
 
 
+async def test_the_bill_is_the_quota_that_was_used_this_week(kaggle: Served) -> None:
+    before = await kaggle.provider.charges(START - timedelta(days=7), START + timedelta(days=7))
+    await create(kaggle)
+    kaggle.step(1200)
+    (line,) = await kaggle.provider.charges(START - timedelta(days=7), START + timedelta(days=7))
+    assert (line.component, line.amount_usd, line.ref, line.quantum_s) == ("quota", Decimal(0), "", 1)
+    assert 300 <= (line.used_s or 0) - (before[0].used_s or 0) <= 1200
+    assert line.start < line.end <= kaggle.clock.now() + timedelta(seconds=1)
+    kaggle.arm("quota_missing")
+    assert await kaggle.provider.charges(START, START + timedelta(days=1)) == ()
+
+
 def test_the_capabilities_say_so_too() -> None:
     able = CAPABILITIES
     assert (able.batch, able.free) == (True, True)
-    assert not any((able.ssh, able.stop, able.restart, able.spot, able.balance, able.charges))
+    assert not any((able.ssh, able.stop, able.restart, able.spot, able.balance))
     assert able.meter_stop_verb == "manual"
 
 

@@ -29,10 +29,11 @@ def place(
     chosen: str = "vast:a",
     cap: str = "0.44",
     total: str = "1000",
+    clouds: tuple[str, ...] = (),
     **policy: Any,
 ) -> Placement:
     found = rank(offers, job(spot=SpotPolicy.ANY), Policy(options_shown=9), CLOUDS)
-    return next_option(found.options, chosen, failures, Decimal(cap), Decimal(total), Policy(**policy))
+    return next_option(found.options, chosen, failures, Decimal(cap), Decimal(total), Policy(**policy), clouds)
 
 
 def key(found: Placement) -> str:
@@ -51,6 +52,14 @@ def test_then_what_ranks_below_it_and_then_what_ranks_above_it() -> None:
     gone = [Failure(offer(name), "no_capacity") for name in ("c", "d")]
     assert key(place(gone[0], chosen="vast:c")) == "d"
     assert key(place(*gone, chosen="vast:c", offers=(A, B, C, D))) == "a"
+
+
+def test_named_clouds_are_a_fallback_in_their_order() -> None:
+    offers = (A, D, R)
+    assert key(place(Failure(A, "no_capacity"), offers=offers)) == "d"
+    for clouds, then in ((("vast", "runpod"), "d"), (("runpod", "vast"), "r"), (("lambda", "runpod"), "r")):
+        assert key(place(Failure(A, "no_capacity"), offers=offers, clouds=clouds)) == then
+    assert key(place(offers=offers, clouds=("runpod", "vast"))) == "a"  # What was approved comes first.
 
 
 def test_the_machine_and_the_host_that_failed_are_left_out() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.values import Clock, GpuConstraint, Grant
+from providers.adapting import only, same
 from providers.base import (
     Balance,
     BillingRule,
@@ -25,8 +26,6 @@ from providers.base import (
     Offer,
     Preflight,
     SshEndpoint,
-    only,
-    same,
 )
 from providers.errors import (
     AuthFailed,

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
+from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
     BillingRule,
@@ -20,14 +21,12 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
-    only,
-    same,
 )
 from providers.clouds.kaggle import runs
 from providers.clouds.kaggle.config import KaggleConfig
 from providers.clouds.kaggle.outcomes import CLOUD, call_error, pushed
 from providers.clouds.kaggle.output import RunOutput, page
-from providers.clouds.kaggle.quota import Quota, gpu_quota, hours
+from providers.clouds.kaggle.quota import WEEK, Quota, gpu_quota, hours
 from providers.clouds.kaggle.statuses import Statuses
 from providers.errors import (
     AuthFailed,
@@ -62,7 +61,7 @@ CAPABILITIES = Capabilities(
     spot=False,
     labels=True,
     balance=False,
-    charges=False,
+    charges=True,
     logs=False,
     restart=False,
     terminate=False,
@@ -273,8 +272,13 @@ class KaggleProvider:
         raise Unsupported(CLOUD, "Kaggle is free and has no balance; it counts GPU hours per week")
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """There is no bill; `quota` tells the hours used."""
-        raise Unsupported(CLOUD, "Kaggle is free and sends no bill; it counts GPU hours per week")
+        """The GPU hours that were used of this week's quota, at no price: Kaggle tells of no other week."""
+        quota, now = await self.quota(), self._clock.now()
+        if quota is None:
+            return ()
+        end = quota.refreshes_at or now
+        line = quota.charge(end - WEEK, min(end, now))
+        return ruled([line] if line.end > since and line.start < until else [], CAPABILITIES.billing)
 
     async def preflight(self) -> Preflight:
         """Credentials by the quota call, liveness by the list of competitions; a warning when few hours are left."""

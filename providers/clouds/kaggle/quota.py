@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.base import Charge
+from providers.clouds.kaggle.outcomes import CLOUD
 from providers.clouds.kaggle.runs import instant
 
 DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 #: A week's share of used hours from which people are warned: 27 of the usual 30.
 WARN_SHARE = Decimal("0.9")
 HOUR_S = Decimal(3600)
+#: From one refresh to the next.
+WEEK = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,10 @@ class Quota:
     def left_s(self) -> Decimal:
         """Seconds that a new run may still use, never below zero."""
         return max(self.allowed_s - self.used_s - self.reserved_s, Decimal(0))
+
+    def charge(self, start: datetime, end: datetime) -> Charge:
+        """The quota that was used in [start, end), as the only bill there is."""
+        return Charge(CLOUD, f"quota/{start:%Y-%m-%d}", "", "quota", Decimal(0), start, end, used_s=self.used_s)
 
     @property
     def warning(self) -> str:

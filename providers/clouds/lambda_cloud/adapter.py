@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
+from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
     BillingRule,
@@ -24,8 +25,6 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
-    only,
-    same,
 )
 from providers.clouds.lambda_cloud import catalogue, history, instances
 from providers.clouds.lambda_cloud.outcomes import CLOUD, call_error, create_error, duplicate, fields, not_there
@@ -270,7 +269,8 @@ class LambdaProvider:
             events += page
             if token is None:
                 prices = await self._prices()
-                return history.charges(history.spans(events), prices, since, min(until, self._clock.now()))
+                lines = history.charges(history.spans(events), prices, since, min(until, self._clock.now()))
+                return ruled(lines, CAPABILITIES.billing)
             if not isinstance(token, str) or token in seen:
                 break
             seen.add(token)

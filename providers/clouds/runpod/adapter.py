@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from ledger.values import Clock, GpuConstraint, Grant
+from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
     BillingRule,
@@ -25,8 +26,6 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
-    only,
-    same,
 )
 from providers.clouds.runpod import catalogue, pods
 from providers.clouds.runpod.outcomes import CLOUD, call_error, create_error, graphql_error
@@ -241,7 +240,7 @@ class RunPodProvider:
         """Hourly buckets. The cloud widens the window to whole buckets, so the first and last may reach outside."""
         params = {"startTime": pods.rfc3339(since), "endTime": pods.rfc3339(until), "bucketSize": "hour"}
         lines = pods.charges(await self._get("/v2/billing/pods", params))
-        return tuple(line for line in lines if line.start < until and line.end > since)
+        return ruled((line for line in lines if line.start < until and line.end > since), CAPABILITIES.billing)
 
     async def preflight(self) -> Preflight:
         """Reads one pod with the key. The balance is extra: a key may be good for pods and not for billing."""

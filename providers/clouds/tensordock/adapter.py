@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
+from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
     BillingRule,
@@ -23,8 +24,6 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
-    only,
-    same,
 )
 from providers.clouds.tensordock import catalogue, legacy, machines
 from providers.clouds.tensordock.outcomes import CLOUD, call_error, create_error, made_id, meaning, not_there
@@ -291,7 +290,7 @@ class TensorDockProvider:
         for period, start, end in legacy.periods(since, until):
             body = await legacy.ask(self._v0, "/billing/summary", {**self._v0_form, "period": period})
             lines += tuple(legacy.charges(body, period, start, end))
-        return lines
+        return ruled(lines, CAPABILITIES.billing)
 
     async def preflight(self) -> Preflight:
         """Reads the machines: it needs a valid token and costs nothing."""

@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from ledger.values import Clock, GpuConstraint, Grant
+from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
     BillingRule,
@@ -24,8 +25,6 @@ from providers.base import (
     ObservedInstance,
     Offer,
     Preflight,
-    only,
-    same,
 )
 from providers.clouds.vast import instances, offers
 from providers.clouds.vast.outcomes import CLOUD, call_error, create_error, fields, not_there, start_queued
@@ -283,7 +282,7 @@ class VastProvider:
                     lines[line.line_id] = line
             token = body.get("next_token")
             if token is None:
-                return tuple(lines.values())
+                return ruled(lines.values(), CAPABILITIES.billing)
         raise UnexpectedResponse(CLOUD, "Vast.ai's list of charges does not end")
 
     async def preflight(self) -> Preflight:
