@@ -12,7 +12,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from bot.api.desk import NODE, PRINCIPAL, Desk
-from bot.api.limits import Allowance, RateLimiter
+from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
 from bot.services.checkins import STRANGE
 from bot.services.commands import Reply
@@ -49,6 +49,12 @@ class Gate:
         self._app = app
         self._desk = desk
         self._calls = RateLimiter(desk.ctx.clock, desk.settings.calls_per_minute)
+        # On SQLite there is one process that serves, so there is nobody to share with.
+        self._shared = (
+            SharedLimiter(desk.ctx.db, desk.ctx.clock, desk.settings.calls_per_minute)
+            if desk.ctx.db.dialect == "postgresql"
+            else None
+        )
         self._wrong = RateLimiter(desk.ctx.clock, desk.settings.wrong_keys_per_minute)
         self._nodes = RateLimiter(desk.ctx.clock, desk.settings.checkins_per_minute)
 
@@ -78,7 +84,7 @@ class Gate:
         if who is None:
             await self._strange(scope)(scope, receive, send)
             return
-        allowance = self._calls.take(who.key_id)
+        allowance = await self._shared.take(who.key_id) if self._shared else self._calls.take(who.key_id)
         send.headers = allowance.headers
         if not allowance.allowed:
             await problem(_too_often(allowance))(scope, receive, send)

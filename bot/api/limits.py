@@ -1,6 +1,7 @@
 """How often somebody may call: a bucket of tokens per key, and a smaller one per address for wrong keys.
 
-The buckets are this process's own; with several replicas each counts for itself.
+With several replicas the buckets of keys stand in the ledger, and each replica takes some tokens at a time, so that a
+call does not cost a write. Wrong keys are counted by each process for itself.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
+from datetime import timedelta
 
+from ledger import turns
+from ledger.db import Database
 from ledger.values import Clock
 
 #: Buckets of callers that were not heard of for longest are forgotten; a full bucket is the same as none.
@@ -63,3 +67,45 @@ class RateLimiter:
         bucket.tokens = min(bucket.tokens + (now - bucket.at) * self._per_s, float(self._limit))
         bucket.at = now
         return bucket
+
+
+#: A replica takes this share of a minute's tokens at a time.
+LEASE_SHARE = 20
+MINUTE = timedelta(minutes=1)
+
+
+class SharedLimiter:
+    """The same for all replicas of a deployment together. While the ledger cannot be asked each counts for itself."""
+
+    def __init__(self, db: Database, clock: Clock, per_minute: int) -> None:
+        self._db = db
+        self._clock = clock
+        self._limit = per_minute
+        self._lease = max(per_minute // LEASE_SHARE, 1)
+        self._left: OrderedDict[str, int] = OrderedDict()
+        self._alone = RateLimiter(clock, per_minute)
+
+    async def take(self, caller: str) -> Allowance:
+        """Count one call of `caller`. What remains is what this replica has in hand: there is at least as much."""
+        left = self._left.get(caller, 0)
+        if left < 1:
+            every = MINUTE * self._lease / self._limit
+            try:
+                wait, taken = await turns.take(
+                    self._db,
+                    f"api/{caller}",
+                    self._clock.now(),
+                    every=every,
+                    ahead=MINUTE - every,
+                    patience=timedelta(0),
+                )
+            except turns.TurnsUnavailable:
+                return self._alone.take(caller)
+            if not taken:
+                return Allowance(False, self._limit, 0, max(math.ceil(wait.total_seconds()), 1))
+            left = self._left.get(caller, 0) + self._lease
+        self._left[caller] = left - 1
+        self._left.move_to_end(caller)
+        if len(self._left) > REMEMBERED:
+            self._left.popitem(last=False)
+        return Allowance(True, self._limit, left - 1, 0)

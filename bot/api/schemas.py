@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.rules.budget import Period
 from bot.rules.scopes import KEY_DAYS
 from ledger.states import RequestState, SessionState
 
@@ -219,6 +220,17 @@ class DoneIn(In):
 
     succeeded: bool = True
     storage: Literal["destroy", "preserve"] = "destroy"
+
+
+class BudgetIn(In):
+    """A budget: whose (global, team:NAME, user:ID, consumer:NAME, label:NAME), for which time, and how many dollars."""
+
+    scope: Annotated[str, Field(max_length=90)] = Field(examples=["consumer:atlas"])
+    period: Period
+    limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
+        default=None, description="Dollars (an hourly one: dollars per hour); null forgets the limit."
+    )
+    reason: Annotated[str, Field(max_length=500)] = ""
 
 
 class BudgetOut(Out):

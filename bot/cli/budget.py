@@ -26,6 +26,21 @@ def show(as_json: Json = False) -> None:
     print_answer(found if as_json else Told(sentences=sentences))
 
 
+@app.command("set")
+def set_(
+    scope: Annotated[str, typer.Argument(help="global, team:NAME, user:ID, consumer:NAME or label:NAME.")],
+    period: Annotated[Period, typer.Argument(help="For which time.")],
+    limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none forgets the limit.")],
+    reason: Annotated[str, typer.Option(help="Why, for the journal.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Set a budget while the service runs. What the policy file says can only be tightened."""
+    said = None if limit == "none" else limit.removeprefix("$")
+    body = {"scope": scope, "period": str(period), "limit_usd": said, "reason": reason}
+    done = spoken(lambda door: door.post("/budgets", body))
+    print_answer(done if as_json else Told(sentences=(done["sentence"],)))
+
+
 @app.command("costs")
 def costs_(
     period: Annotated[

@@ -131,8 +131,8 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             routes=("GET /api/v1/audit/{request}",),
         ),
         "budget": Entry(
-            "What the budgets still allow, and what was spent: show, costs.",
-            routes=("GET /api/v1/budgets", "GET /api/v1/costs"),
+            "What the budgets still allow, and what was spent: show, set, costs.",
+            routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
         ),
         "strays": Entry(
             "Instances of ours without a row of their own: list, condemn.",

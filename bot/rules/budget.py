@@ -74,6 +74,22 @@ def begins(period: Period, now: datetime) -> datetime | None:
     return None
 
 
+def together(
+    policy: Mapping[str, Mapping[str, Decimal]], put: Mapping[str, Mapping[str, Decimal]]
+) -> dict[str, dict[str, Decimal]]:
+    """The budgets of the policy with those that were put beside them: the lower limit holds where both name one.
+
+    A name's own budget takes the place of the one for each, so it begins with that one's limits.
+    """
+    found = {scope: dict(limits) for scope, limits in policy.items()}
+    for scope, limits in put.items():
+        each = policy.get(f"{scope.partition(':')[0]}:*", {})
+        held = found.setdefault(scope, dict(each))
+        for period, limit in limits.items():
+            held[period] = min(limit, held.get(period, limit))
+    return found
+
+
 def scopes_of(
     budgets: Collection[str], people: Iterable[str], programs: Iterable[str], teams: Iterable[str], label: str
 ) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from typing import Any
 
 from bot.rules.bounds import is_person, problems
 from bot.rules.budget import problem as budget_problem
+from bot.rules.consumers import ConsumerPolicy
+from bot.rules.consumers import problems as consumer_problems
 from bot.rules.digest import problem as digest_problem
 from bot.rules.timing import Timing
 from bot.rules.webhooks import problem as webhook_problem
@@ -259,6 +261,13 @@ class Policy:
         default=(),
         metadata=_doc("Who among the approvers may approve above a budget; they type the amount (U… or operator:ada)."),
     )
+    consumers: Mapping[str, ConsumerPolicy] = field(
+        default_factory=_frozen,
+        metadata=_doc(
+            "Programs by name, each with clouds, gpus, max_hours, defaults (fields of the portable job request) and "
+            "auto_approve_below_usd, _daily_usd, _until and _signed_by of its own; what is left out limits nothing."
+        ),
+    )
     webhook_networks: tuple[str, ...] = field(
         default=(), metadata=_doc("Networks that are not public and may be told all the same, as in 10.1.0.0/16.")
     )
@@ -297,6 +306,7 @@ class Policy:
             ("default" in self.idle_s, "idle_s needs an entry `default`, for example 1800"),
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
             (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
+            (not (wrong := next(consumer_problems(self.consumers), "")), wrong),
             (not (wrong := webhook_problem(self.webhook_networks, self.webhook_ports)), wrong),
             (not (wrong := digest_problem(self.digest_at, self.digest_timezone, self.digest_weekly)), wrong),
             (all(0 < share <= 1 for share in self.budget_thresholds), "budget_thresholds must lie between 0 and 1"),

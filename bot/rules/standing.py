@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
 from bot.rules.approval import plan
+from bot.rules.consumers import of
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, usd
 from ledger.values import Actor, ActorKind
@@ -34,9 +35,23 @@ def _plain(value: Any) -> str:
     return repr(sorted(value.items())) if isinstance(value, Mapping) else repr(value)
 
 
-def signer(policy: Policy) -> Actor:
-    """Who approves when the policy does: the policy, in this very version."""
-    return Actor(ActorKind.SYSTEM, _PREFIX + fingerprint(policy))
+def signer(policy: Policy, program: str = "") -> Actor:
+    """Who approves when the policy does: the policy, in this very version, for one program where it says so."""
+    return Actor(ActorKind.SYSTEM, _PREFIX + (f"{program}-" if program else "") + fingerprint(policy))
+
+
+def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
+    """The policy with the standing approval that holds for a requester, and the program's name when it is its own."""
+    limits = of(policy.consumers, asker)
+    if limits is None:
+        return policy, ""
+    return replace(
+        policy,
+        auto_approve_below_usd=limits.auto_approve_below_usd,
+        auto_approve_daily_usd=limits.auto_approve_daily_usd,
+        auto_approve_until=limits.auto_approve_until,
+        auto_approve_signed_by=limits.auto_approve_signed_by,
+    ), asker.id
 
 
 def standing(

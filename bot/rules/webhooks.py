@@ -52,8 +52,7 @@ _HEARD: Final[dict[str, tuple[Topic, str]]] = {
     "stray.seen": (Topic.ORPHAN, "orphan.seen"),
     "stray.moved": (Topic.ORPHAN, "orphan.{after}"),
     "instance.not_switched": (Topic.DRIFT, "drift.not_switched"),
-    "drift.found": (Topic.DRIFT, "drift.found"),
-    "drift.over": (Topic.DRIFT, "drift.over"),
+    "spend.saving": (Topic.BUDGET, "spend.saving"),
 }
 #: Moves of an instance that nobody ordered: what the cloud says is not what the ledger said.
 _DRIFTS: Final[dict[tuple[str, str], str]] = {

@@ -10,7 +10,7 @@ from bot.rules.approval import DeciderFacts, confirmed, linked
 from bot.rules.budget import Line, Period, begins, crossed, fits, said, scopes_of
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict
-from bot.services import access
+from bot.services import access, budgeting
 from bot.services.context import Context
 from ledger.doors import Whose, consumer_of
 from ledger.events import announce, record
@@ -68,10 +68,11 @@ async def gate(
     An administrator of the budgets may approve above one, and types the amount for it: code `amount_needed` first, then
     `overridden`.
     """
-    if not ctx.policy.budgets:
+    limits = await budgeting.in_force(ctx, tx)
+    if not limits:
         return Room(Verdict(True, "ok", ""))
     await lock_budgets(tx)
-    lines = tuple(await _lines(ctx, tx, spend.owner, spend.label, now))
+    lines = tuple(await _lines(ctx, tx, limits, spend.owner, spend.label, now))
     verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
     if not verdict.allowed and decider is not None and _is_admin(ctx.policy, decider):
         amount = confirmed(typed, spend.expected_usd)
@@ -107,20 +108,24 @@ def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime
 
 
 async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
-    """The budgets that one person's spending counts against; without one, all that the policy names by name."""
+    """The budgets that one person's spending counts against; without one, all that are set by name."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        if actor is not None:
-            return await _lines(ctx, tx, actor.ref, ctx.policy.project, now)
-        return await named(ctx, tx, now)
+        if actor is None:
+            return await named(ctx, tx, now)
+        limits = await budgeting.in_force(ctx, tx)
+        return await _lines(ctx, tx, limits, actor.ref, ctx.policy.project, now)
 
 
 async def named(ctx: Context, tx: Tx, now: datetime) -> list[Line]:
-    """The budgets that the policy names by name, in a transaction of the caller's."""
-    return await _measured(ctx, tx, [(one, one) for one in ctx.policy.budgets if not one.endswith(":*")], now)
+    """The budgets that are set by name, in a transaction of the caller's."""
+    limits = await budgeting.in_force(ctx, tx)
+    return await _measured(ctx, tx, limits, [(one, one) for one in limits if not one.endswith(":*")], now)
 
 
-async def _lines(ctx: Context, tx: Tx, owner_ref: str, label: str, now: datetime) -> list[Line]:
+async def _lines(
+    ctx: Context, tx: Tx, limits: budgeting.Limits, owner_ref: str, label: str, now: datetime
+) -> list[Line]:
     owner = Actor.from_ref(owner_ref)
     behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
     person = Actor.from_ref(behind.owner) if behind else owner
@@ -128,15 +133,17 @@ async def _lines(ctx: Context, tx: Tx, owner_ref: str, label: str, now: datetime
     names = [_name(one) for one in people]
     teams = [team for team, members in ctx.policy.teams.items() if {*names, *(p.ref for p in people)} & set(members)]
     programs = [owner.id] if owner.kind is ActorKind.CONSUMER else []
-    return await _measured(ctx, tx, scopes_of(ctx.policy.budgets, names, programs, teams, label), now)
+    return await _measured(ctx, tx, limits, scopes_of(limits, names, programs, teams, label), now)
 
 
-async def _measured(ctx: Context, tx: Tx, scopes: list[tuple[str, str]], now: datetime) -> list[Line]:
+async def _measured(
+    ctx: Context, tx: Tx, limits: budgeting.Limits, scopes: list[tuple[str, str]], now: datetime
+) -> list[Line]:
     found = []
     for key, scope in scopes:
         purse = await _purse(ctx, tx, key)
         open_usd, rate_usd_h = await outstanding(tx, purse)
-        for name, limit in ctx.policy.budgets[scope].items():
+        for name, limit in limits[scope].items():
             period = Period(name)
             since = begins(period, now)
             if period is Period.HOURLY:

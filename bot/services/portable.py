@@ -6,13 +6,14 @@ that say the same become the same request, and are refused with the same sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from bot.rules import mounts
 from bot.rules.grammar import Command, GrammarError, parse, said
 from bot.rules.job import job_request
 from bot.rules.policy import Policy
@@ -78,11 +79,30 @@ class JobDocument(_Strict):
     offer: Text | None = Field(default=None, description="One offer of an inventory answer.", examples=["vast:123"])
     image: Text | None = Field(default=None, description="The container image.")
     run: Text | None = Field(default=None, description="The command to run.")
+    file_mounts: Annotated[dict[Text, Text], Field(max_length=20)] = Field(
+        default={},
+        description="Path on the machine → where its files come from: s3://, gs:// or https:// before `run` starts.",
+        examples=[{"/workspace/data": "s3://bucket/data"}],
+    )
     checkpoint: Text | None = Field(default=None, description="Where checkpoints are kept.")
     reason: Annotated[str, Field(max_length=4000)] | None = Field(default=None, description="Approvers read this.")
     ssh_public_key: Annotated[str, Field(max_length=keys.LONGEST_KEY)] | None = Field(
         default=None, description="The key of this machine; without it, the one that is registered."
     )
+
+
+def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument:
+    """The document, with defaults where it says nothing. Raises `BadJob` for a default that is wrong.
+
+    A job in words says everything itself.
+    """
+    if not defaults or document.words is not None:
+        return document
+    try:
+        return JobDocument.model_validate({**defaults, **document.model_dump(exclude_unset=True)})
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        raise BadJob("bad_default", field, f"The policy's default for {field} is not what this field takes.") from error
 
 
 class BadJob(ValueError):
@@ -109,7 +129,11 @@ def read_job(document: JobDocument, policy: Policy, command: str = "provision") 
     if parsed.args is None:
         raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")
     job = job_request(parsed.args, policy, None if parsed.args.hours is not None else _UNTIMED)
-    return replace(job, public_key=_public_key(document.ssh_public_key))
+    try:
+        run = mounts.before(document.file_mounts, job.run)
+    except mounts.BadMount as error:
+        raise BadJob("bad_mount", "file_mounts", str(error)) from error
+    return replace(job, run=run, public_key=_public_key(document.ssh_public_key))
 
 
 #: What a described run carries until its own time is known.

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from bot.rules import duration
+from bot.rules import consumers, duration
 from bot.rules.affordable import cannot_pay
 from bot.rules.approval import plan
 from bot.rules.excluding import excluded
@@ -45,6 +45,11 @@ log = logging.getLogger(__name__)
 async def submit(ctx: Context, command: Provision) -> Reply:
     """Record a request for GPUs; its offers are quoted next. The same inbound key asks once, however often it comes."""
     job = replace(command.job, disk_gb=ctx.policy.disk_gb(command.job.workload, command.job.disk_gb))
+    limits = consumers.of(ctx.policy.consumers, command.actor)
+    try:
+        job = consumers.narrowed(job, limits, command.actor.id) if limits else job
+    except consumers.NotAllowed as error:
+        return Reply(False, error.code, str(error))
     refusal = _refuse(ctx.policy, job, tuple(ctx.providers))
     if refusal is not None:
         return refusal

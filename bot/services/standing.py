@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.spend import price_cap, total_cap
-from bot.rules.standing import PERIOD, STANDING_PREFIX, signer, standing
+from bot.rules.standing import PERIOD, STANDING_PREFIX, applied, signer, standing
 from bot.rules.wording import Verdict
 from bot.services import budgets, granting
 from bot.services.context import Context
@@ -23,16 +23,17 @@ from ledger.writes import Tx
 async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime) -> Verdict:
     """Whether the policy approves the best option by itself. Its limit per day stays locked until `tx` ends."""
     job = JobRequest.from_json(request.job)
-    if ctx.policy.auto_approve_below_usd is None:
+    policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
+    if policy.auto_approve_below_usd is None:
         return Verdict(False, "off", "")
     await lock_family(tx, Request, request.id)
     await lock_standing(tx)
     judged = standing(
-        ctx.policy,
+        policy,
         option.worst_usd,
         option.expected_usd,
         job.hours,
-        approved_usd=await approved_since(tx, STANDING_PREFIX, now - PERIOD),
+        approved_usd=await approved_since(tx, STANDING_PREFIX + (f"{program}-" if program else ""), now - PERIOD),
         asked_before=request.quote_version > 0,
         now=now,
     )
@@ -56,7 +57,7 @@ def _spend(ctx: Context, request: Request, option: Option) -> budgets.Spend:
 async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged: Verdict, now: datetime) -> None:
     """Record the policy's approval of a request that is PENDING, and turn it into authority for one create."""
     rate_usd_h, total_usd = _cover(ctx, request, option)
-    actor = signer(ctx.policy)
+    actor = signer(*applied(ctx.policy, Actor.from_ref(request.requester)))
     approval = Approval(
         id=new_id("apr", now),
         request_id=request.id,

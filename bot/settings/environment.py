@@ -151,7 +151,7 @@ class Settings(BaseSettings):
     )
     api_key: SecretStr | None = _setting(None, "The API key of a command line elsewhere.", "gpuk_…")
     api_calls_per_minute: int = _setting(
-        600, "How often one API key may call, for each process.", "600", ge=1, le=1_000_000
+        600, "How often one API key may call a minute, over all replicas.", "600", ge=1, le=1_000_000
     )
     label_key: SecretStr | None = _setting(
         None,

@@ -42,6 +42,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "blocked_hosts": ["vast:51234"],
         "blocked_countries": ["CN"],
         "webhook_networks": ["10.1.0.0/16"],
+        "consumers": {"atlas": {"clouds": ["vast"], "gpus": ["RTX4090"], "max_hours": 4}},
     }
 )
 

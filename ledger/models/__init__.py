@@ -14,7 +14,7 @@ from sqlalchemy import event, inspect
 from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
 from ledger.models.base import Base, Claimable
 from ledger.models.costing import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
-from ledger.models.doors import ApiAnswer, ApiKey, Consumer
+from ledger.models.doors import ApiAnswer, ApiKey, BudgetLimit, Consumer
 from ledger.models.holding import Instance, Session, Stray
 from ledger.models.nodes import Node
 from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
@@ -27,6 +27,7 @@ __all__ = [
     "Approval",
     "Base",
     "BillLine",
+    "BudgetLimit",
     "Claimable",
     "Consumer",
     "EntrySeal",

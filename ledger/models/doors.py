@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.columns import Json, SafeString, UtcDateTime
+from ledger.columns import Json, MicroUsd, SafeString, UtcDateTime
 from ledger.models.base import Base
 
 
@@ -56,3 +57,15 @@ class ApiAnswer(Base):
     status: Mapped[int | None] = mapped_column(Integer)
     answer: Mapped[dict[str, Any] | None] = mapped_column(Json)
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
+class BudgetLimit(Base):
+    """A budget that an administrator set while the service runs; the policy file's own are not here."""
+
+    __tablename__ = "budget_limits"
+
+    scope: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    period: Mapped[str] = mapped_column(SafeString(16), primary_key=True)
+    limit_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    set_by: Mapped[str] = mapped_column(SafeString(96))
+    set_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -7,6 +7,7 @@ from sqlalchemy import text
 
 from bot.api.app import routes
 from bot.api.desk import ApiSettings
+from bot.api.limits import SharedLimiter
 from bot.services import consumers
 from ledger.db import Database
 from tests.api.door import ADA, JOB, Door, code_of, opened
@@ -218,3 +219,22 @@ async def test_keys_of_programs_by_rest_and_of_people_on_the_server(sqlite_door:
     assert token.rsplit("_", 1)[1] not in str(listed)
     assert (await door.call("DELETE", f"/keys/{made.json()['key_id']}", admin)).json()["code"] == "key_revoked"
     assert (await door.call("GET", "/profiles", token)).status_code == 401
+
+
+async def test_replicas_count_together(pg_db: Database, clock: SteppedClock) -> None:
+    settings = ApiSettings("C0GPU", calls_per_minute=20)
+    async with checked_world(pg_db, clock) as w, opened(w, settings) as one, opened(w.replica(), settings) as two:
+        key = await one.key()
+        answers = [await (one, two)[n % 2].call("GET", "/profiles", key) for n in range(24)]
+        assert [answer.status_code for answer in answers].count(200) == 20
+        refused = answers[-1]
+        assert (code_of(refused), refused.headers["retry-after"]) == ("rate_limited", "3")
+        clock.advance(30)
+        again = [await (one, two)[n % 2].call("GET", "/profiles", key) for n in range(12)]
+        assert [answer.status_code for answer in again].count(200) == 10
+        # While the ledger cannot be asked each counts for itself.
+        async with pg_db.write() as tx:
+            await tx.execute(text("ALTER TABLE turns RENAME TO mislaid"))
+        alone = SharedLimiter(pg_db, clock, 1)
+        assert [(await alone.take("k")).allowed for _ in range(2)] == [True, False]
+        await two.w.ctx.db.close()

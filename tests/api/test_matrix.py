@@ -26,6 +26,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/keys": {"name": "!"},
     "/webhooks": {"url": "http://inside/"},
     "/runs": {"tokens_s": 1},
+    "/budgets": {"scope": "nobody", "period": "daily"},
     "/strays/{stray}/adopt": {"hours": 1},
 }
 #: These would change the session or the request for whoever may; the walks do that.
@@ -106,5 +107,6 @@ def _right(caller: str, method: str, path: str, scope: str) -> set[str]:
         "bad_url",
         "unknown_webhook",
         "reason_needed",
+        "bad_budget",
         *({"not_an_approver"} if path == "/strays/{stray}/adopt" else ()),
     }

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.budget import Period
-from bot.services import approvals, budgets, costs, sessions
+from bot.services import approvals, budgeting, budgets, costs, sessions
 from bot.services.commands import Decide, Done
 from ledger.doors import hold_consumer
 from ledger.models import Token
@@ -236,3 +236,36 @@ async def test_without_budgets_nothing_is_locked_or_listed(w: World) -> None:
     assert await budgets.overview(w.ctx, ALICE) == []
     await w.approved()
     assert "budget.threshold" not in w.board.kinds()
+
+
+async def test_a_budget_that_is_set_while_the_service_runs_only_tightens(w: World) -> None:
+    w.tune(budgets={"user:*": {"daily": Decimal(50)}, "global": {"monthly": Decimal(100)}})
+    ada = Actor(ActorKind.OPERATOR, "ada")
+
+    async def put(scope: str, period: Period, limit: Decimal | None) -> str:
+        return (await budgeting.put(w.ctx, ada, scope, period, limit, "a test")).code
+
+    assert await put("user:UALICE", Period.MONTHLY, Decimal(1)) == "budget_set"
+    assert await put("global", Period.MONTHLY, Decimal(900)) == "budget_set"
+    lines = {(line.key, line.period): line.limit_usd for line in await budgets.overview(w.ctx, ALICE)}
+    assert lines == {
+        ("user:UALICE", Period.DAILY): Decimal(50),
+        ("user:UALICE", Period.MONTHLY): Decimal(1),
+        ("global", Period.MONTHLY): Decimal(100),
+    }
+    request_id = await pending(w)
+    assert (await w.decide(request_id)).code == "over_budget"
+    assert await put("user:UALICE", Period.MONTHLY, None) == "budget_set"
+    assert await put("user:UALICE", Period.MONTHLY, None) == "unknown_budget"
+    assert await put("nobody", Period.MONTHLY, Decimal(1)) == "bad_budget"
+    assert (await w.decide(request_id)).code == "approved"
+    books = await w.books()
+    assert [event.subject for event in books.events if event.kind == "budget.set"] == [
+        "budget:user:UALICE",
+        "budget:global",
+        "budget:user:UALICE",
+    ]
+    await w.settle()
+    assert ("operator.page", "budget/global/monthly") in [(kind, subject) for kind, subject, *_ in w.board.shown]
+    await w.end(request_id)
+    await w.settle()

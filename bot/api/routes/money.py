@@ -1,4 +1,4 @@
-"""Money: what the budgets still allow, and what was spent. Budgets are set in the policy file."""
+"""Money: what the budgets still allow, and what was spent."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Annotated
 from fastapi import APIRouter
 
 from bot.api.desk import AtDesk, caller, refusals
-from bot.api.schemas import BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
+from bot.api.routes.requests import done
+from bot.api.schemas import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, Done, FinishedOut
 from bot.rules.budget import Period, said
 from bot.rules.scopes import Scope
-from bot.services import access, budgets, costs
+from bot.services import access, budgeting, budgets, costs
 from bot.services.consumers import Principal
 
 router = APIRouter(prefix="/api/v1", tags=["money"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
+Admin = Annotated[Principal, caller(Scope.ADMIN)]
 
 
 @router.get("/budgets", responses=refusals())
@@ -36,6 +38,13 @@ async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
         )
         for line in lines
     ]
+
+
+@router.post("/budgets", responses=refusals(404))
+async def put_budget(desk: AtDesk, who: Admin, body: BudgetIn) -> Done:
+    """Set a budget while the service runs, or with no limit forget it. The policy file's own can only be tightened."""
+    limit = Decimal(body.limit_usd) if body.limit_usd is not None else None
+    return done(await budgeting.put(desk.ctx, who.actor, body.scope, body.period, limit, body.reason))
 
 
 @router.get("/costs", responses=refusals())

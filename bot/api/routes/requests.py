@@ -14,11 +14,12 @@ from bot.api.routes.market import refused
 from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
 from bot.api.views import request_out
 from bot.rules.approval import DeciderFacts, Decision
+from bot.rules.consumers import of as limits_of
 from bot.rules.scopes import Scope
 from bot.services import access, approvals, deciding, idempotency, provisioning
 from bot.services.commands import Cancel, Provision, Reply
 from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, read_job
+from bot.services.portable import BadJob, JobDocument, completed, read_job
 from ledger.models import Request, Session
 from ledger.reads import request_view, requests_page
 
@@ -79,7 +80,8 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
     if known is not None:
         return known
     try:
-        job = read_job(document, desk.ctx.policy)
+        limits = limits_of(desk.ctx.policy.consumers, who.actor)
+        job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
     except BadJob as error:
         raise refused(error) from error
     reply = await provisioning.provision(

@@ -1,0 +1,37 @@
+"""Files that a job wants on its machine before it runs: fetched by the machine itself, in front of its own command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+#: Scheme → the command that fetches a source to a path; the tool must be in the image.
+_FETCH = {
+    "https": "curl -fsSL --retry 3 -o {path} {source}",
+    "s3": "aws s3 cp --recursive --only-show-errors {source} {path}",
+    "gs": "gsutil -m -q rsync -r {source} {path}",
+}
+_SOURCE = re.compile(r"(https|s3|gs)://[!-~]{1,900}", re.ASCII)
+_PATH = re.compile(r"/[\w./@+-]{0,250}", re.ASCII)
+
+
+class BadMount(ValueError):
+    """A path or a source that cannot be used; the message says what a right one looks like."""
+
+
+def before(mounts: Mapping[str, str], run: str | None) -> str | None:
+    """The command of a job with the fetching of its files in front; it does not start when a file cannot be fetched."""
+    steps = [_step(path, source) for path, source in mounts.items()]
+    return " && ".join([*steps, f"{{ {run}\n}}"] if run and steps else steps) or run
+
+
+def _step(path: str, source: str) -> str:
+    if not _PATH.fullmatch(path) or ".." in path.split("/"):
+        raise BadMount(f"{path[:80]!r} is not a path on the machine; write it like /workspace/data.")
+    found = _SOURCE.fullmatch(source)
+    if found is None:
+        raise BadMount(f"{source[:80]!r} is not a source; write it like s3://bucket/data or https://example.com/a.tar.")
+    folder = path.rpartition("/")[0] or "/" if found[1] == "https" else path
+    fetch = _FETCH[found[1]].format(path=shlex.quote(path), source=shlex.quote(source))
+    return f"mkdir -p {shlex.quote(folder)} && {fetch}"
