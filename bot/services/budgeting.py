@@ -1,4 +1,4 @@
-"""Budgets that administrators set while the service runs, beside those of the policy file, which they can only tighten."""
+"""Budgets that administrators set while the service runs: they can only tighten those of the policy file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Limits = Mapping[str, Mapping[str, Decimal]]
 
 
 async def in_force(ctx: Context, tx: Tx) -> Limits:
-    """Every budget that holds now: of the policy file and those that were set, the lower one where both say something."""
+    """Every budget that holds now: the policy file's and those that were set, the lower one where both speak."""
     found = await budgets_set(tx)
     return together(ctx.policy.budgets, found) if found else MappingProxyType(dict(ctx.policy.budgets))
 
@@ -36,7 +36,9 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
         await lock_budgets(tx)
         before = (await budgets_set(tx)).get(scope, {}).get(str(period))
         if before is None and limit_usd is None:
-            return Reply(False, "unknown_budget", f"No {period} budget of {scope} was set; the policy file has its own.")
+            return Reply(
+                False, "unknown_budget", f"No {period} budget of {scope} was set; the policy file has its own."
+            )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
         record(tx, at=now, actor=actor, subject=f"budget:{scope}", kind="budget.set", reason=f"{period}: {said}")

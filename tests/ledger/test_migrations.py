@@ -87,7 +87,16 @@ async def tables(db: Database) -> set[str]:
 
 #: What the steps after the first one add.
 LATER = {
-    "budget_limits", "turns", "consumers", "api_keys", "api_answers", "seals", "webhooks", "webhook_deliveries", "nodes"}
+    "budget_limits",
+    "turns",
+    "consumers",
+    "api_keys",
+    "api_answers",
+    "seals",
+    "webhooks",
+    "webhook_deliveries",
+    "nodes",
+}
 
 
 async def test_up_one_back_and_up_again(empty_db: Database) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.budget import Line, Period, begins, crossed, fits, problem, said, scopes_of
+from bot.rules.budget import Line, Period, begins, crossed, fits, problem, said, scopes_of, together
 from bot.rules.policy import Policy
 
 NOW = datetime(2026, 3, 2, 15, 30, 5, tzinfo=UTC)
@@ -92,3 +92,19 @@ def test_a_budget_in_one_line() -> None:
     assert said(line(300, 100), FIVE) == "monthly $105.00 of $300.00 (35 %), of that $5.00 reserved"
     assert said(line(4, 0, 1, Period.HOURLY)) == "hourly $1.00/h of $4.00/h (25 %)"
     assert said(line(0, 1)) == "monthly $1.00 of $0.00"
+
+
+def test_what_is_put_beside_the_policy_only_tightens() -> None:
+    policy = {"user:*": {"daily": Decimal(50)}, "global": {"monthly": Decimal(100)}}
+    put = {
+        "user:U1": {"daily": Decimal(60), "total": Decimal(5)},
+        "global": {"monthly": Decimal(80)},
+        "label:x": {"daily": Decimal(1)},
+    }
+    assert together(policy, put) == {
+        "user:*": {"daily": Decimal(50)},
+        "global": {"monthly": Decimal(80)},
+        "user:U1": {"daily": Decimal(50), "total": Decimal(5)},
+        "label:x": {"daily": Decimal(1)},
+    }
+    assert together(policy, {}) == policy

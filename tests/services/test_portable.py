@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bot.rules.grammar import GrammarError, parse
 from bot.rules.job import job_request
 from bot.rules.policy import Policy
-from bot.services.portable import BadJob, JobDocument, read_job
+from bot.services.portable import BadJob, JobDocument, completed, read_job
 from ledger.values import JobRequest
 
 POLICY = Policy()
@@ -124,3 +124,24 @@ def test_a_key_of_its_own_is_stored_without_its_comment() -> None:
 
 def test_a_plan_needs_no_gpu() -> None:
     assert read({"hours": 6}, "plan").hours == 6
+
+
+def test_files_are_fetched_before_the_command() -> None:
+    job = read({"resources": {"gpu": "4090"}, "hours": 2, "run": "python a.py", "file_mounts": {"/data": "s3://b/d"}})
+    assert job.run is not None
+    assert job.run.startswith("mkdir -p /data && aws s3 cp")
+    assert "python a.py" in job.run
+    with pytest.raises(BadJob, match="is not a source") as refused:
+        read({"resources": {"gpu": "4090"}, "hours": 2, "file_mounts": {"/data": "/etc"}})
+    assert refused.value.field == "file_mounts"
+
+
+def test_a_program_has_defaults() -> None:
+    said = JobDocument.model_validate({"resources": {"gpu": "4090"}, "hours": 2})
+    full = completed(said, {"hours": "9", "spot": "any", "max_price": "0.5"})
+    assert (full.hours, full.spot, full.max_price) == (Decimal(2), "any", "0.5")
+    words = JobDocument.model_validate({"words": "1x4090 2h"})
+    assert completed(words, {"spot": "any"}) is words
+    assert completed(said, {}) is said
+    with pytest.raises(BadJob, match="default for gpus"):
+        completed(said, {"gpus": "4090"})

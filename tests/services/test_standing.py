@@ -8,11 +8,14 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.consumers import ConsumerPolicy
 from bot.rules.standing import signer
 from bot.services import requests
+from ledger.db import Database
 from ledger.states import GrantState, RequestState, SessionState
-from tests.support.clock import START
-from tests.support.world import ALICE, World
+from ledger.values import Actor, ActorKind, GpuConstraint
+from tests.support.clock import START, SteppedClock
+from tests.support.world import ALICE, World, checked_world
 
 SIGNED = {
     "auto_approve_below_usd": Decimal(5),
@@ -116,3 +119,31 @@ async def test_the_limit_of_a_day_holds_however_many_quote_at_once(signed: World
     w.clock.advance(24 * 3600)
     await w.settle()
     assert (await w.view(await asked(w))).request.state is RequestState.APPROVED
+
+
+async def test_a_program_has_limits_and_a_standing_approval_of_its_own(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    atlas = Actor(ActorKind.CONSUMER, "atlas")
+    async with checked_world(sqlite_db, clock) as w:
+        w.use({name: w.ctx.providers[name] for name in ("vast", "runpod")})
+        own = ConsumerPolicy(clouds=("vast",), gpus=("4090",), auto_approve_daily_usd=Decimal(1), **SIGNED)
+        w.tune(consumers={"atlas": own})
+        assert (await w.ask(atlas, candidates=("runpod",))).code == "cloud_not_allowed"
+        assert (await w.ask(atlas, gpu=GpuConstraint(("H100-SXM",), 1, 1))).code == "gpu_not_allowed"
+        made = [str((await w.ask(atlas)).data["request_id"]) for _ in range(3)]
+        people = await w.ask(ALICE)
+        await requests.quote_due(w.ctx)
+        views = [await w.view(one) for one in made]
+        assert {option.cloud for view in views for option in view.options} == {"vast"}
+        # The first is inside what was signed for in 24 hours; later ones and those of people wait for a person.
+        states = sorted(view.request.state for view in views)
+        assert states[0] is RequestState.APPROVED
+        assert states[-1] is RequestState.PENDING
+        approvers = {one.approver for one in (await w.books()).approvals}
+        assert all(one.startswith("system:policy-atlas-") for one in approvers)
+        assert (await w.view(str(people.data["request_id"]))).request.state is RequestState.PENDING
+        await w.settle()
+        for view in views:
+            await w.end(view.request.id, atlas)
+        await w.settle()
