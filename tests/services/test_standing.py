@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from ledger.values import Actor, ActorKind, GpuConstraint
 from tests.support.clock import START, SteppedClock
 from tests.support.world import ALICE, World, checked_world
 
-SIGNED = {
+SIGNED: dict[str, Any] = {
     "auto_approve_below_usd": Decimal(5),
     "auto_approve_signed_by": "operator:ada",
     "auto_approve_until": (START + timedelta(days=1)).date(),
