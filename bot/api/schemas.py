@@ -163,6 +163,8 @@ class SessionOut(Out):
     #: An end before the approved one that was announced, and why.
     ends_early_at: datetime | None = None
     ends_early_because: str = ""
+    #: Why its end, which is ordered, waits for a checkpoint.
+    end_waits_because: str = ""
     agent: AgentOut | None = None
     ssh: Ssh | None
 

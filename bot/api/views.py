@@ -10,6 +10,7 @@ from bot.rules.policy import Policy
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.context import Context
+from bot.services.gating import WAITS
 from bot.services.metering import cost_now
 from bot.services.offers import offer_from_json
 from ledger.models import Instance, Option
@@ -99,6 +100,7 @@ def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -
         status=row.status if row else "",
         ends_early_at=session.cut_at if live else None,
         ends_early_because=(session.cut_reason or "") if live else "",
+        end_waits_because=(row.gate_note or "") if row is not None and row.gate in WAITS else "",
         agent=_agent(view, now) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
     )

@@ -94,6 +94,8 @@ def told_session(one: SessionOut) -> Told:
         said.append(f"Ends {when(one.deadline)} ({hours(one.hours)} as approved).")
     if one.ends_early_at:
         said.append(f"It is ended {when(one.ends_early_at)}, before that: {one.ends_early_because}")
+    if one.end_waits_because:
+        said.append(f"Its end waits. {one.end_waits_because}")
     if one.agent:
         said.append(one.agent.line)
     if one.ssh:

@@ -51,6 +51,9 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
         "drift_tolerance": Range(0, 10, "0.10"),
         "drift_answer_s": _SECONDS,
+        "checkpoint_save_s": Range(60, 3600, "600"),
+        "checkpoint_max_age_s": Range(60, LONGEST_S, "3600"),
+        "checkpoint_hold_s": Range(60, LONGEST_S, "14400"),
         # A node reports every minute, and one that is late is not silent.
         "silent_s": Range(300, LONGEST_S, "900"),
         "silent_grace_s": _SECONDS,

@@ -157,6 +157,22 @@ class Policy:
     drift_answer_s: int = field(
         default=900, metadata=_doc("Without an answer to that by then it is stopped, where that saves money.")
     )
+    checkpoint_unverified: str = field(
+        default="keep",
+        metadata=_doc(
+            "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep (stopped "
+            "with its disk, or held where a stop keeps nothing, as long as what was approved pays for it) or destroy."
+        ),
+    )
+    checkpoint_save_s: int = field(
+        default=600, metadata=_doc("How long its agent may take to save and upload before that is decided.")
+    )
+    checkpoint_max_age_s: int = field(
+        default=3600, metadata=_doc("A checkpoint that lacks more work than this is not taken for verified.")
+    )
+    checkpoint_hold_s: int = field(
+        default=14_400, metadata=_doc("An unverified machine that is held this long is brought before the operators.")
+    )
     end_when_silent: bool = field(
         default=True,
         metadata=_doc("A session is ended when its machine's agent, having reported before, falls silent."),
@@ -302,6 +318,10 @@ class Policy:
                 self.auto_approve_below_usd is None
                 or (self.auto_approve_signed_by.strip() and self.auto_approve_until),
                 "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
+            ),
+            (
+                self.checkpoint_unverified in ("keep", "destroy"),
+                "checkpoint_unverified must be keep or destroy",
             ),
             ("default" in self.idle_s, "idle_s needs an entry `default`, for example 1800"),
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy, Timing
 from bot.services.catalog import Catalog
-from bot.services.ports import Reach
+from bot.services.ports import CheckpointStores, Reach
 from bot.services.pressure import Pressure
 from ledger.db import Database
 from ledger.inbox import InboxWriter
@@ -44,5 +44,7 @@ class Context:
     inbox: InboxWriter
     #: Where instances reach this service; empty: they cannot, so none of them has an agent.
     node_url: str = ""
+    #: Where checkpoints outside of the machines can be looked at; None: nowhere, so nothing waits for them.
+    stores: CheckpointStores | None = None
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from bot.services import asking, interrupting, recovery, warning
+from bot.services import asking, gating, interrupting, recovery, warning
 from bot.services.context import Context
 from bot.services.paging import alone, page_in
 from bot.services.settling import end_instance, settle
@@ -75,6 +75,7 @@ async def _terminate(ctx: Context, held: Claim) -> None:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
         held_until = now + recovery.HOLD if await recovery.is_on(tx) else await interrupting.told_by(tx, row, now)
+    held_until = held_until or await gating.held_until(ctx, row, now)
     if held_until is not None:
         async with ctx.db.write() as tx:
             await release(tx, Instance, held, due_at=held_until)

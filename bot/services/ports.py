@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ledger.models import Notification
+from providers.stores import Found
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,14 @@ class Reach(Protocol):
 
     async def probe(self, host: str, port: int) -> Reached:
         """Connect, read the banner, close. Never raises for a network failure; takes at most a few seconds."""
+        ...
+
+
+class CheckpointStores(Protocol):
+    """Looks at checkpoints that are kept outside of the machines."""
+
+    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
+        """The newest file at a place, None where there is none. `StoreUnreachable` when nobody could say."""
         ...
 
 

@@ -104,6 +104,10 @@ class Instance(Claimable, Base):
     #: When the end was ordered here, and when the cloud first accepted the order.
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: How far the checkpoint gate is with its end: saving, held, or behind it; until when, and why, in a sentence.
+    gate: Mapped[str | None] = mapped_column(SafeString(16))
+    gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    gate_note: Mapped[str | None] = mapped_column(SafeText)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: What somebody ordered of it and the cloud does not show yet (stop, start or restart), and when.
     wanted: Mapped[str | None] = mapped_column(SafeString(16))

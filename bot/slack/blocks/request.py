@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.blockkit import quote_block
+from bot.rules.checkpoints import choice
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force
 from bot.rules.standing import STANDING_PREFIX
@@ -93,7 +94,8 @@ def _body(
     if state is _R.PENDING:
         if view.request.kind == OVERRIDE:
             return _pending_override(view, policy)
-        return _pending(view, policy, lines, [*_limits(view, cost_usd), *hints])
+        kept = choice(policy, JobRequest.from_json(view.request.job).checkpoint)
+        return _pending(view, policy, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
     return _closed(view)

@@ -9,9 +9,10 @@ from bot.rules.deadlines import left, termination_policy
 from bot.rules.policy import Policy
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
+from bot.services.gating import WAITS
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
-from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, section, when
+from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section, when
 from ledger.models import Session
 from ledger.states import LIVE_SESSION
 
@@ -36,6 +37,8 @@ def status(
         row = view.instance
         if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
+        if row is not None and row.gate in WAITS and row.gate_note:
+            lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
         if view.session.state in owner.ENDABLE:
             agent = agent_view(view, now).line
             lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))

@@ -1,0 +1,111 @@
+"""Checkpoints outside of the machine: where they are, whether the newest one is whole, and what happens when it is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from bot.rules.policy import Policy
+from bot.rules.wording import Verdict, plural
+from bot.rules.wording import hours as say_hours
+
+_PLACE: Final = re.compile(r"(hf|s3|https?)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
+_STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
+#: Clocks differ, and an upload takes a while.
+SLACK: Final = timedelta(minutes=5)
+
+
+class Unverified(StrEnum):
+    """What money may do to data whose checkpoint is not verified, when nobody answers."""
+
+    KEEP = "keep"
+    DESTROY = "destroy"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location that can be looked at: `root` is a bucket, a repository or a host, `path` what is below it."""
+
+    scheme: str
+    root: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest file of a place, by its store's own time."""
+
+    path: str
+    size: int
+    at: datetime
+
+    @property
+    def step(self) -> int | None:
+        """The step that its path names, such as `step-1200/model.pt`."""
+        found = _STEP.findall(self.path)
+        return int(found[-1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the agent said last: until when it worked, and the newest checkpoint that it knows. None: it never did."""
+
+    worked_until: datetime | None = None
+    step: int | None = None
+    at: datetime | None = None
+
+
+def place(location: str | None) -> Place | None:
+    """Where to look; None for no location, and for one that only the machine itself knows."""
+    found = _PLACE.fullmatch(location or "")
+    if found is None:
+        return None
+    scheme, root, path = found[1].lower(), found[2], (found[3] or "").strip("/")
+    if scheme == "hf":
+        name, _, path = path.partition("/")
+        return Place(scheme, f"{root}/{name}", path) if name else None
+    return Place(scheme, root, path)
+
+
+def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
+    """Whether the newest checkpoint is there, whole, recent, and no older than what the agent reported."""
+    if newest is None:
+        return Verdict(False, "missing", "There is no checkpoint at its place.")
+    if newest.size <= 0:
+        return Verdict(False, "empty", f"The newest checkpoint, {newest.path}, is empty.")
+    worked_until = min(reported.worked_until or now, now)
+    if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
+        age = plural(int((worked_until - newest.at) / timedelta(minutes=1)), "minute")
+        return Verdict(False, "old", f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
+    behind = reported.step is not None and newest.step is not None and newest.step < reported.step
+    if behind or (newest.step is None and reported.at is not None and reported.at - newest.at > SLACK):
+        return Verdict(False, "behind", f"The newest checkpoint, {newest.path}, is older than what its agent reported.")
+    return Verdict(True, "verified", f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
+
+
+def choice(policy: Policy, location: str | None) -> str:
+    """What is said with a request about data that cannot be verified at the end; empty where nothing can be looked at."""
+    if place(location) is None:
+        return ""
+    wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
+    said = (
+        f"At its end the newest checkpoint at {location} is verified; if it is not there, its agent gets {wait} to save"
+    )
+    if policy.checkpoint_unverified == Unverified.DESTROY:
+        return f"{said}, and then the machine is ended with its disk, as the policy allows."
+    return (
+        f"{said}, and then the machine is stopped with its disk, or held where a stop keeps nothing, until somebody "
+        "answers or what was approved is used up."
+    )
+
+
+def hold_ends(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
+    """Until when what was approved pays for a machine that is held, and at most so long."""
+    if rate_usd_h <= 0:
+        return now + most
+    paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600
+    return now + min(timedelta(seconds=min(paid_s, most.total_seconds())), most)

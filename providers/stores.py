@@ -1,0 +1,90 @@
+"""Where checkpoints are kept outside of the clouds: the newest file of a place on the Hub or in S3.
+
+The clients are imported on first use and run in a thread. They answer with facts or with one error, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+TIMEOUT_S = 20.0
+#: Files looked at in one place; what lies beyond is older in every layout that counts up.
+MOST = 10_000
+
+
+class StoreUnreachable(Exception):
+    """The store could not be asked; the message is one sentence without any secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One file: its path, its bytes, and the store's own time of it."""
+
+    path: str
+    size: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """`secrets` are the variables that the stores' own clients know, such as HF_TOKEN."""
+
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    hub_url: str | None = None
+    s3_url: str | None = None
+
+    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
+        """The newest file at a place, of scheme s3 or hf; None where there is none. Else raises `StoreUnreachable`."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                look = self._s3 if scheme == "s3" else self._hub
+                return await asyncio.to_thread(look, root, path)
+        except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
+            # What the clients raise may hold a signed address or a header, so only its kind is said.
+            raise StoreUnreachable(f"{scheme}://{root} could not be asked ({type(error).__name__})") from None
+
+    def _s3(self, bucket: str, prefix: str) -> Found | None:
+        import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
+        from botocore.config import Config  # noqa: PLC0415
+
+        client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.s3_url,
+            aws_access_key_id=self.secrets.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=self.secrets.get("AWS_SECRET_ACCESS_KEY"),
+            region_name=self.secrets.get("AWS_REGION", "us-east-1"),
+            config=Config(
+                connect_timeout=5, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
+            ),
+        )
+        newest: Found | None = None
+        pages = client.get_paginator("list_objects_v2").paginate(
+            Bucket=bucket, Prefix=prefix, PaginationConfig={"MaxItems": MOST}
+        )
+        for page in pages:
+            for one in page.get("Contents", ()):
+                newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
+        return newest
+
+    def _hub(self, repository: str, path: str) -> Found | None:
+        from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
+        from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
+
+        api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
+        newest: Found | None = None
+        try:
+            for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
+                commit = getattr(one, "last_commit", None)
+                if commit is not None and hasattr(one, "size"):
+                    newest = _newer(newest, Found(one.path, int(one.size), commit.date))
+        except EntryNotFoundError:
+            return None
+        return newest
+
+
+def _newer(one: Found | None, other: Found) -> Found:
+    return other if one is None or other.at >= one.at else one

@@ -1,0 +1,89 @@
+"""Stand-ins for S3 and the Hugging Face Hub: the calls that their own clients make for a listing, over real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import format_datetime
+from xml.sax.saxutils import escape
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from providers.stores import Stores
+from tests.support.serving import serving
+
+
+@dataclass
+class Shelf:
+    """Files of one bucket or repository: path → (bytes, time). `down` answers 503."""
+
+    files: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    down: bool = False
+    asked: list[str] = field(default_factory=list)
+
+    def put(self, path: str, size: int, at: datetime) -> None:
+        """Upload a file."""
+        self.files[path] = (size, at)
+
+    async def s3(self, request: Request) -> Response:
+        """ListObjectsV2."""
+        self.asked.append(request.headers.get("authorization", ""))
+        if self.down:
+            return Response(status_code=403)
+        prefix = request.query_params.get("prefix", "")
+        rows = "".join(
+            f"<Contents><Key>{escape(path)}</Key><LastModified>{at:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
+            f"<Size>{size}</Size></Contents>"
+            for path, (size, at) in self.files.items()
+            if path.startswith(prefix)
+        )
+        body = f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+        return Response(body, media_type="application/xml")
+
+    async def hub(self, request: Request) -> Response:
+        """The tree of a repository."""
+        self.asked.append(request.headers.get("authorization", ""))
+        below = request.path_params.get("path", "")
+        found = [(path, *facts) for path, facts in self.files.items() if path.startswith(below)]
+        if not found:
+            return JSONResponse({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound"})
+        return JSONResponse(
+            [
+                {
+                    "type": "file",
+                    "oid": "0" * 40,
+                    "path": path,
+                    "size": size,
+                    "lastCommit": {"id": "1" * 40, "title": "up", "date": f"{at:%Y-%m-%dT%H:%M:%S.000Z}"},
+                }
+                for path, size, at in found
+            ]
+        )
+
+    async def url(self, request: Request) -> Response:
+        """One file by its address."""
+        found = self.files.get(request.path_params["path"])
+        if found is None:
+            return Response(status_code=404)
+        headers = {"Last-Modified": format_datetime(found[1], usegmt=True), "Content-Length": str(found[0])}
+        return Response(headers=headers)
+
+
+@asynccontextmanager
+async def served(shelf: Shelf) -> AsyncIterator[tuple[Stores, str]]:
+    """The stores that look at a shelf, and the address of its files."""
+    tree = "/api/models/{org}/{name}/tree/{revision}"
+    routes = [
+        Route(tree, shelf.hub),
+        Route(f"{tree}/{{path:path}}", shelf.hub),
+        Route("/files/{path:path}", shelf.url, methods=["HEAD"]),
+        Route("/{bucket}", shelf.s3),
+    ]
+    async with serving(Starlette(routes=routes)) as url:
+        secrets = {"HF_TOKEN": "hf_x", "AWS_ACCESS_KEY_ID": "AKIAX", "AWS_SECRET_ACCESS_KEY": "sssssss"}
+        yield Stores(secrets, hub_url=url, s3_url=url), f"{url}/files"
