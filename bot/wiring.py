@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from bot import logs
@@ -23,6 +23,7 @@ from providers.base import Provider
 from providers.pacing import Pacer
 from providers.reach import ssh_banner
 from providers.registry import REGISTRY
+from providers.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,9 @@ def build_context(settings: Settings, clock: Clock) -> Context:
         profile.load(name)  # What the services read from it must be there before anything is rented.
     node_url, stores = settings.node_url or "", settings.stores
     policy, timing = file.policy, file.timing
-    return assemble(db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores)
+    checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3)
+    ctx = assemble(db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores)
+    return replace(ctx, checkpoints=checkpoints)
 
 
 def build_labels(settings: Settings) -> LabelKey:

@@ -1,4 +1,4 @@
-"""Checkpoints outside of the machine: where they are, whether the newest one is whole, and what happens when it is not."""
+"""Checkpoints outside of the machine: where they are, whether the newest is whole, and what happens when it is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, plural
 from bot.rules.wording import hours as say_hours
 
-_PLACE: Final = re.compile(r"(hf|s3|https?)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
+_PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
 _STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
@@ -28,7 +28,7 @@ class Unverified(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A location that can be looked at: `root` is a bucket, a repository or a host, `path` what is below it."""
+    """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it."""
 
     scheme: str
     root: str
@@ -60,7 +60,7 @@ class Reported:
 
 
 def place(location: str | None) -> Place | None:
-    """Where to look; None for no location, and for one that only the machine itself knows."""
+    """Where to look; None for no location, a URL, and a path that only the machine itself knows."""
     found = _PLACE.fullmatch(location or "")
     if found is None:
         return None
@@ -88,7 +88,7 @@ def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: dateti
 
 
 def choice(policy: Policy, location: str | None) -> str:
-    """What is said with a request about data that cannot be verified at the end; empty where nothing can be looked at."""
+    """What a request says about data that cannot be verified at the end; empty where nothing can be looked at."""
     if place(location) is None:
         return ""
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)

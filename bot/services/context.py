@@ -45,6 +45,6 @@ class Context:
     #: Where instances reach this service; empty: they cannot, so none of them has an agent.
     node_url: str = ""
     #: Where checkpoints outside of the machines can be looked at; None: nowhere, so nothing waits for them.
-    stores: CheckpointStores | None = None
+    checkpoints: CheckpointStores | None = None
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """When to look again before an end that waits; None when nothing holds it."""
-    if ctx.stores is None or row.gate in (PASSED, RELEASED, DESTROYED) or row.outcome_code in ANSWERED:
+    if ctx.checkpoints is None or row.gate in (PASSED, RELEASED, DESTROYED) or row.outcome_code in ANSWERED:
         return None
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, row.request_id)
@@ -80,9 +80,9 @@ async def _look(ctx: Context, where: Place, node: Node | None, now: datetime) ->
         heard = heard_of(node)
         over = heard.work_over_at if heard.work is not Work.RUNNING else heard.idle_since
         reported = Reported(over or heard.at, heard.checkpoint_step, heard.checkpoint_at)
-    assert ctx.stores is not None  # noqa: S101 # Its caller has asked.
+    assert ctx.checkpoints is not None  # noqa: S101 # Its caller has asked.
     try:
-        found = await ctx.stores.newest(where.scheme, where.root, where.path)
+        found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
         return Verdict(False, "unreachable", f"Its checkpoints cannot be looked at: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None

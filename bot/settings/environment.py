@@ -173,6 +173,9 @@ class Settings(BaseSettings):
     aws_secret_access_key: SecretStr | None = _setting(
         None, "Its secret.", "40 characters", validation_alias="AWS_SECRET_ACCESS_KEY"
     )
+    aws_endpoint_url_s3: str | None = _setting(
+        None, "Where S3 is, if not Amazon's.", "https://s3.example.com", validation_alias="AWS_ENDPOINT_URL_S3"
+    )
     log_level: LogLevel = _setting(LogLevel.INFO, "debug, info, warning or error.", "info")
     log_format: LogFormat = _setting(LogFormat.AUTO, "auto, json or console.", "json")
     practice: bool = _setting(
@@ -234,6 +237,10 @@ class Settings(BaseSettings):
         """The variables that are set of those that checkpoint stores need."""
         values = {name: getattr(self, name.lower()) for store in STORES for name in store.variables}
         return tuple(name for name, value in values.items() if value is not None)
+
+    def store_secrets(self) -> dict[str, str]:
+        """What those variables say."""
+        return {name: getattr(self, name.lower()).get_secret_value() for name in self.stores}
 
     def missing_for_slack(self) -> tuple[str, ...]:
         """The variables that Slack still needs in the mode that is chosen."""

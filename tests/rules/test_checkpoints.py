@@ -22,7 +22,7 @@ WHOLE = Newest("run/step-1200/model.pt", 10, NOW)
         ("hf://org/repo/run/a/", Place("hf", "org/repo", "run/a")),
         ("HF://org/repo", Place("hf", "org/repo", "")),
         ("s3://bucket/run", Place("s3", "bucket", "run")),
-        ("https://files.example.com/a.pt", Place("https", "files.example.com", "a.pt")),
+        ("https://files.example.com/a.pt", None),
         ("hf://org", None),
         ("/workspace/out", None),
         ("none", None),

@@ -23,8 +23,8 @@ from tests.support.world import ALICE, World, checked_world
 async def near_its_end(w: World, cloud: str = "vast") -> AsyncIterator[tuple[Shelf, str]]:
     """A session whose end was just ordered by the scheduler, and the store that it names."""
     shelf = Shelf()
-    async with served(shelf) as (stores, _):
-        w.ctx = replace(w.ctx, stores=stores)
+    async with served(shelf) as stores:
+        w.ctx = replace(w.ctx, checkpoints=stores)
         request_id = await w.running(candidates=(cloud,), checkpoint="s3://bucket/run", hours=Decimal(2))
         row = (await w.books()).sessions[0]
         assert row.deadline is not None
@@ -106,8 +106,8 @@ async def test_where_a_stop_keeps_nothing_the_money_ends_the_hold_and_the_policy
 async def test_an_end_that_somebody_ordered_and_a_place_that_nobody_can_look_at_hold_nothing(
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
-    async with checked_world(sqlite_db, clock) as w, served(Shelf()) as (stores, _):
-        w.ctx = replace(w.ctx, stores=stores)
+    async with checked_world(sqlite_db, clock) as w, served(Shelf()) as stores:
+        w.ctx = replace(w.ctx, checkpoints=stores)
         asked = await w.running(candidates=("vast",), checkpoint="s3://bucket/run")
         assert (await w.end(asked)).code == "terminating"
         await w.settle()

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from email.utils import format_datetime
 from xml.sax.saxutils import escape
 
 from starlette.applications import Starlette
@@ -65,25 +64,16 @@ class Shelf:
             ]
         )
 
-    async def url(self, request: Request) -> Response:
-        """One file by its address."""
-        found = self.files.get(request.path_params["path"])
-        if found is None:
-            return Response(status_code=404)
-        headers = {"Last-Modified": format_datetime(found[1], usegmt=True), "Content-Length": str(found[0])}
-        return Response(headers=headers)
-
 
 @asynccontextmanager
-async def served(shelf: Shelf) -> AsyncIterator[tuple[Stores, str]]:
-    """The stores that look at a shelf, and the address of its files."""
+async def served(shelf: Shelf) -> AsyncIterator[Stores]:
+    """The stores that look at a shelf."""
     tree = "/api/models/{org}/{name}/tree/{revision}"
     routes = [
         Route(tree, shelf.hub),
         Route(f"{tree}/{{path:path}}", shelf.hub),
-        Route("/files/{path:path}", shelf.url, methods=["HEAD"]),
         Route("/{bucket}", shelf.s3),
     ]
     async with serving(Starlette(routes=routes)) as url:
         secrets = {"HF_TOKEN": "hf_x", "AWS_ACCESS_KEY_ID": "AKIAX", "AWS_SECRET_ACCESS_KEY": "sssssss"}
-        yield Stores(secrets, hub_url=url, s3_url=url), f"{url}/files"
+        yield Stores(secrets, hub_url=url, s3_url=url)
