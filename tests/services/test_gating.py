@@ -11,12 +11,21 @@ from decimal import Decimal
 import pytest
 
 from bot.services import ending, gating
+from bot.services.catalog import Catalog
 from ledger.db import Database
 from ledger.models import Instance
 from ledger.states import InstanceState, SessionState
+from providers.stores import Stores
 from tests.support.clock import SteppedClock
 from tests.support.stores import Shelf, served
 from tests.support.world import ALICE, World, checked_world
+
+
+def looks_at(w: World, stores: Stores) -> None:
+    """From now on the service has these stores, and their credentials are set."""
+    ctx = w.ctx
+    catalog = Catalog(ctx.providers, ctx.clock, ctx.timing.offers_timeout_s, stores=tuple(stores.secrets))
+    w.ctx = replace(ctx, catalog=catalog, checkpoints=stores)
 
 
 @asynccontextmanager
@@ -24,7 +33,7 @@ async def near_its_end(w: World, cloud: str = "vast") -> AsyncIterator[tuple[She
     """A session whose end was just ordered by the scheduler, and the store that it names."""
     shelf = Shelf()
     async with served(shelf) as stores:
-        w.ctx = replace(w.ctx, checkpoints=stores)
+        looks_at(w, stores)
         request_id = await w.running(candidates=(cloud,), checkpoint="s3://bucket/run", hours=Decimal(2))
         row = (await w.books()).sessions[0]
         assert row.deadline is not None
@@ -107,7 +116,7 @@ async def test_an_end_that_somebody_ordered_and_a_place_that_nobody_can_look_at_
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
     async with checked_world(sqlite_db, clock) as w, served(Shelf()) as stores:
-        w.ctx = replace(w.ctx, checkpoints=stores)
+        looks_at(w, stores)
         asked = await w.running(candidates=("vast",), checkpoint="s3://bucket/run")
         assert (await w.end(asked)).code == "terminating"
         await w.settle()
