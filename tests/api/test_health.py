@@ -63,6 +63,6 @@ async def test_the_routes_are_one_page_that_loads_nothing() -> None:
     assert answer.status_code == 200
     for path in ("/api/v1/inventory", "/api/v1/sessions/{session}/extend", "/healthz"):
         assert path in answer.text
-    for loaded in ("<script", "src=", "url(", "@import", "<link", "http://", "https://"):
-        assert loaded not in answer.text.replace("https://example.com", ""), loaded
+    for loaded in ("<script", "src=", "url(", "@import", "<link", "href=http", "href='http", 'href="http'):
+        assert loaded not in answer.text, loaded
     assert answer.headers["content-security-policy"].startswith("default-src 'none'")
