@@ -134,6 +134,16 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             "What the budgets still allow, and what was spent: show, set, costs.",
             routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
         ),
+        "ledger": Entry(
+            "The ledger that tools share: append, import, export, verify, summary, manifest.",
+            routes=(
+                "POST /api/v1/ledger/entries",
+                "GET /api/v1/ledger/entries",
+                "GET /api/v1/ledger/verify",
+                "GET /api/v1/ledger/summary",
+                "GET /api/v1/instances",
+            ),
+        ),
         "strays": Entry(
             "Instances of ours without a row of their own: list, condemn.",
             at="instances:strays_app",

@@ -89,12 +89,12 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("budget", "budget", "What your budgets still allow.", "budget", Shape.NOTHING, ("budgets",)),
     Subcommand(
         "costs",
-        "costs [daily|hourly|monthly|total]",
-        "What was spent: this month by the day, the last 24 hours, 12 months, or everything.",
+        "costs [daily|hourly|monthly|total|summary]",
+        "What was spent: this month by the day, 24 hours, 12 months, everything, or a summary with other tools' costs.",
         "costs monthly",
         Shape.CHOICE,
         ("cost", "spend"),
-        choices=("daily", "hourly", "monthly", "total"),
+        choices=("daily", "hourly", "monthly", "total", "summary"),
     ),
     Subcommand(
         "key",

@@ -298,6 +298,9 @@ class Policy:
     digest_channel: str = field(
         default="", metadata=_doc("Where digests are shown (C…); the approvals channel if empty.")
     )
+    cost_ledger_file: str = field(
+        default="", metadata=_doc("A `cost_ledger.json` into which other tools write their costs; read every minute.")
+    )
     project: str = field(default="gpu", metadata=_doc("The label of what names none: {project} in names."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",

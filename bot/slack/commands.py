@@ -16,6 +16,7 @@ from bot.services import (
     auditing,
     budgets,
     costs,
+    crosstool,
     extending,
     keys,
     planning,
@@ -189,7 +190,11 @@ async def _audit(desk: Desk, job: Job, parsed: Command) -> None:
 async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
-    found = await costs.overview(desk.ctx, None if everybody else job.heard.actor, Period(parsed.action))
+    actor = None if everybody else job.heard.actor
+    if parsed.action == "summary":
+        await desk.say(job, money.summary(await crosstool.summary(desk.ctx, actor), everybody=everybody))
+        return
+    found = await costs.overview(desk.ctx, actor, Period(parsed.action))
     await desk.say(job, money.costs(found, everybody=everybody))
 
 

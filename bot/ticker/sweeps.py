@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from bot.services import (
     auditing,
+    crosstool,
     deadlines,
     digests,
     drifting,
@@ -93,6 +94,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("webhook-log", lambda: telling.forget_due(ctx), telling.FORGET_EVERY_S, drain=False),
         Job("digests", lambda: digests.digest_due(ctx), DIGEST_S, drain=False),
         Job("bills", lambda: reconciling.reconcile_due(ctx), RECONCILE_S, drain=False),
+        Job("cost-ledger", lambda: crosstool.import_due(ctx), ACCRUE_S, drain=False),
         Job("rollup", lambda: rolling.roll_due(ctx), ROLL_S),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]

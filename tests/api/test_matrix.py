@@ -24,6 +24,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/sessions/{session}/extend": {"hours": "soon"},
     "/ssh-key": {"public_key": "none"},
     "/keys": {"name": "!"},
+    "/ledger/entries": {"skill": "x", "provider": "x", "action": "x", "amount_usd": "0", "timestamp": "now"},
     "/webhooks": {"url": "http://inside/"},
     "/runs": {"tokens_s": 1},
     "/budgets": {"scope": "nobody", "period": "daily"},

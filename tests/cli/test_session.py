@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import asyncio
 import getpass
 from pathlib import Path
@@ -71,6 +72,33 @@ def test_budgets_and_costs_are_printed(url: str) -> None:
     policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
     assert "global: daily $2.00 of $50.00 (4 %), of that $2.00 reserved" in said("show")
     assert books(url).entries == ()
+
+
+def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -> None:
+    def said(*arguments: str, ends: int = 0) -> str:
+        result = CliRunner().invoke(build(), ["ledger", *arguments])
+        assert result.exit_code == ends, result.output
+        return result.output
+
+    entry = ("--skill", "storage", "--provider", "s3", "--action", "store")
+    when = ("--timestamp", "2026-03-01T10:00:00Z")
+    assert "$1.25 of storage at s3 is booked." in said("append", *entry, "--amount-usd", "1.25", *when)
+    assert "amount_usd is an amount" in said("append", *entry, "--amount-usd", "lots", *when, ends=2)
+    shared = tmp_path / "cost_ledger.json"
+    shared.write_text('[{"skill": "eval", "provider": "x", "action": "y", "amount_usd": 3, "timestamp": 5}]')
+    assert "0 of 1 entries are new." in said("import", "--file", str(shared))
+    assert "entries of ours are in" in said("export", "--file", str(shared))
+    assert json.loads(shared.read_text())[1]["action"] == "instance_created"
+    assert "1 entries, 0 sealed, 1 waiting" in said("verify")
+    assert "storage" in said("summary")
+    said("summary", "--out", str(tmp_path / "cost_summary.md"))
+    assert "Total spend: **$1.25**" in (tmp_path / "cost_summary.md").read_text()
+    said("manifest", "--out", str(tmp_path / "instance_manifest.json"))
+    (live,) = json.loads((tmp_path / "instance_manifest.json").read_text())["instances"]
+    assert live["provider"] == "vast"
+    shared.write_text("3")
+    assert "no list of entries" in said("import", "--file", str(shared), ends=2)
+    assert "no list of entries" in said("export", "--file", str(shared), ends=2)
 
 
 def test_extend_asks_and_done_ends(url: str) -> None:

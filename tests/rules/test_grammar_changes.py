@@ -26,7 +26,7 @@ def test_more_hours_with_their_reason() -> None:
         ("extend", "", "needs the id"),
         ("done s-1a2b maybe", "maybe", "takes success or failed, and destroy or preserve"),
         ("done s-1a2b ok success", "success", "takes success or failed, and destroy or preserve"),
-        ("costs yearly", "yearly", "is not one of daily, hourly, monthly, total"),
+        ("costs yearly", "yearly", "is not one of daily, hourly, monthly, total, summary"),
         ("costs daily hourly", "hourly", "takes one word"),
         ("done s-1a2b keep destroy", "destroy", "takes success or failed, and destroy or preserve"),
     ],

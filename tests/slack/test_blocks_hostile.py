@@ -23,6 +23,7 @@ from bot.rules.ranking import Ranked, RankedOption
 from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.commands import Reply
 from bot.services.costs import Costs
+from bot.services.crosstool import Summary
 from bot.services.digest_document import DigestDocument, Ended, Found, Running
 from bot.services.sessions import Overview, Status
 from bot.slack.blocks import digest, ending, money, operators, owner, reply
@@ -108,6 +109,8 @@ def test_money(one: str, other: str, amount: Decimal) -> None:
     check(money.budget([Line(one, other, Period.DAILY, amount, amount, amount)]))
     finished = cost_per_success([Outcome(amount, succeeded=True)])
     rows: tuple[tuple[str, Decimal], ...] = ((one, amount), (f"slack:T1/{other}", amount))
+    everything = Summary(amount, rows, rows, rows, (one, other), START)
+    check(money.summary(everything, everybody=True))
     for period in Period:
         buckets = tuple((after(Tier.HOUR, START) + timedelta(hours=n), amount) for n in range(24))
         found = Costs(period, START, amount, amount, amount, buckets, dict.fromkeys(GROUPS, rows), finished)

@@ -23,6 +23,8 @@ async def test_budgets_and_costs_of_ones_own_and_of_everybody(stage: Stage) -> N
     assert "*label:mosaic*: total $0.00 of $9.00" in all_text(private(stage, "bob"))
     await stage.command("alice", "/gpu costs")
     assert "Your costs" in private(stage, "alice").text
+    await stage.command("alice", "/gpu costs summary")
+    assert "Your costs in all: $0.00" in private(stage, "alice").text.replace("*", "")
     await stage.command("bob", "/gpu costs")
     assert "Everybody's costs" in private(stage, "bob").text
 

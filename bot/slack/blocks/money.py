@@ -8,7 +8,8 @@ from decimal import Decimal
 
 from bot.blockkit import escape
 from bot.rules.budget import Line, Period, said
-from bot.services.costs import Costs, shortened
+from bot.services.costs import SHOWN, Costs, shortened
+from bot.services.crosstool import Summary
 from bot.slack.blocks.parts import Block, Message, bullets, clip, context, dollars, person, safe, section, when
 from ledger.values import cents
 
@@ -45,6 +46,23 @@ def costs(found: Costs, *, everybody: bool) -> Message:
     hint = "Booked hours; the running hour of each machine comes on top. `/gpu list` shows it."
     graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
     return Message(clip(" ".join(told), 3_900), (section(f":receipt: {bullets(told)}"), *graph, context(hint)))
+
+
+def summary(found: Summary, *, everybody: bool) -> Message:
+    """Everything that was ever spent, by tool, provider and owner, with the budgets."""
+    lead = "Everybody's costs" if everybody else "Your costs"
+    told = [f"*{lead} in all*: {dollars(found.total_usd)}"]
+    for title, by, rows in (
+        ("tool", "tool", found.tools),
+        ("provider", "cloud", found.providers),
+        ("owner", "owner", found.owners),
+    ):
+        if rows and (by != "owner" or everybody):
+            told.append(f"*Per {title}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(rows))}")
+    budgets = [f":bank: {safe(line, 200)}" for line in found.budgets[:SHOWN]] or ["No budget is set."]
+    hint = "`gpu-shopper ledger summary --out cost_summary.md` writes it into a file."
+    blocks = (section(f":receipt: {bullets(told)}"), section(bullets(budgets)), context(hint))
+    return Message(clip(" ".join([*told, *budgets]), 3_900), blocks)
 
 
 _BY = {

@@ -1,0 +1,250 @@
+"""The ledger that tools share: others' costs come in once, ours go out once, and all of it can be checked and read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from bot.rules.budget import said
+from bot.rules.external import OWN, SKILL, External, read
+from bot.rules.wording import usd
+from bot.services import access, budgets
+from bot.services.commands import Reply
+from bot.services.connecting import ssh_command
+from bot.services.context import Context
+from bot.services.rolling import sealed
+from bot.services.shared_file import SharedFileError, others, read_locked
+from ledger.crosstool import (
+    add_external,
+    chain,
+    entry_of,
+    external_known,
+    externals_known,
+    live_instances,
+    own_entries,
+    totals,
+)
+from ledger.spending import EVERYBODY, Purse, costs
+from ledger.values import SYSTEM, Actor
+from ledger.writes import book
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check of the ledger found; `problems` is empty when all is well."""
+
+    entries: int
+    sealed: int
+    waiting: int
+    spent_usd: Decimal
+    head: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything that was ever spent, by tool, provider and owner, with the budgets as they stand."""
+
+    total_usd: Decimal
+    tools: tuple[tuple[str, Decimal], ...]
+    providers: tuple[tuple[str, Decimal], ...]
+    owners: tuple[tuple[str, Decimal], ...]
+    budgets: tuple[str, ...]
+    at: datetime
+
+
+async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
+    """Book one cost of another tool, once."""
+    now = ctx.clock.now()
+    found = read(entry, now)
+    if isinstance(found, str):
+        return Reply(False, "bad_entry", found)
+    entry_id, new = await _booked(ctx, actor, found, now)
+    told = "is booked" if new else "was booked already"
+    sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
+    return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
+
+
+async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> tuple[int, list[str]]:
+    """Book every cost of a shared file that is not known yet; `(how many were new, what is wrong with the others)`."""
+    now = ctx.clock.now()
+    read_all = [read(entry, now) for entry in entries]
+    found = {one.key: one for one in read_all if isinstance(one, External)}
+    wrong = [f"entry {number}: {one}" for number, one in enumerate(read_all, 1) if isinstance(one, str)]
+    async with ctx.db.read() as tx:
+        known = await externals_known(tx, list(found))
+    new = [await _booked(ctx, actor, one, now) for key, one in found.items() if key not in known]
+    return sum(is_new for _, is_new in new), wrong
+
+
+async def import_due(ctx: Context) -> int:
+    """Take over what other tools wrote into the file that the policy names. Returns how many costs were new."""
+    if not ctx.policy.cost_ledger_file:
+        return 0
+    path = Path(ctx.policy.cost_ledger_file)
+    try:
+        entries = others(await asyncio.to_thread(read_locked, path))
+    except (SharedFileError, OSError) as error:
+        log.warning("the shared cost ledger is not read: %s", error)
+        return 0
+    new, wrong = await append_all(ctx, SYSTEM, entries)
+    if wrong and new:
+        log.warning("%d entries of %s are not usable; the first: %s", len(wrong), path, wrong[0])
+    return new
+
+
+async def _booked(ctx: Context, actor: Actor, found: External, now: datetime) -> tuple[str, bool]:
+    async with ctx.db.write() as tx:
+        known = await external_known(tx, found.key)
+        if known is not None:
+            return known, False
+        mine, theirs = f"external:{found.skill}", f"payable:{found.provider}:external"
+        key = f"external/{found.key}"
+        new = await book(
+            tx,
+            key=key,
+            kind="external",
+            debit=mine if found.amount_usd > 0 else theirs,
+            credit=theirs if found.amount_usd > 0 else mine,
+            amount_usd=abs(found.amount_usd),
+            at=found.at,
+            component=found.action[:24],
+            note=found.notes,
+        )
+        entry_id = await entry_of(tx, key)
+        if new:
+            await add_external(
+                tx,
+                entry_id=entry_id,
+                key=found.key,
+                skill=found.skill,
+                provider=found.provider,
+                action=found.action,
+                amount_usd=found.amount_usd,
+                at=found.at,
+                notes=found.notes,
+                owner=actor.ref,
+                added_at=now,
+            )
+        return entry_id, new
+
+
+async def exported(ctx: Context, since: datetime | None = None) -> list[dict[str, Any]]:
+    """Our own entries in the shape that tools share."""
+    async with ctx.db.read() as tx:
+        found = await own_entries(tx, since)
+    return [
+        {
+            "id": f"{OWN}{one.id}",
+            "skill": SKILL,
+            "provider": one.provider,
+            "action": one.action,
+            "amount_usd": float(one.amount_usd),
+            "timestamp": one.at.isoformat(),
+            "notes": one.notes,
+        }
+        for one in found
+    ]
+
+
+async def verify(ctx: Context) -> Checked:
+    """Whether the chain of entries is whole, and every sum agrees with the entries."""
+    problems = []
+    async with ctx.db.read() as tx:
+        sums = await totals(tx)
+        before, expected = "", 0
+        async for number, seal, entry in chain(tx):
+            expected += 1
+            if number != expected:
+                problems.append(f"seal {expected} is missing")
+                break
+            if sealed(before, entry) != seal:
+                problems.append(f"entry {entry['id']} is not what was sealed as number {number}")
+                break
+            before = seal
+    if sums.sealed + sums.waiting != sums.entries:
+        missing = f"{sums.entries} entries are {sums.sealed} sealed and {sums.waiting} waiting ones"
+        problems.append(missing)
+    if sums.accounts_usd != 0:
+        problems.append(f"the accounts sum to {usd(sums.accounts_usd)} and not to nothing")
+    if sums.rolled_usd + sums.waiting_usd != sums.raw_usd:
+        problems.append(f"the rollup says {usd(sums.rolled_usd + sums.waiting_usd)}, the entries {usd(sums.raw_usd)}")
+    return Checked(sums.entries, sums.sealed, sums.waiting, sums.raw_usd, before, tuple(problems))
+
+
+async def summary(ctx: Context, actor: Actor | None = None) -> Summary:
+    """Of one person with their programs; without one, of everybody."""
+    lines = await budgets.overview(ctx, actor)
+    async with ctx.db.read() as tx:
+        purse = EVERYBODY if actor is None else Purse(await access.mine(tx, ctx.policy, actor))
+        found = await costs(tx, purse, None)
+    return Summary(
+        sum((amount for _, amount in found["cloud"]), Decimal(0)),
+        tuple((name or SKILL, amount) for name, amount in found["tool"]),
+        tuple(found["cloud"]),
+        tuple(found["owner"]),
+        tuple(f"{line.key}: {said(line)}" for line in lines),
+        ctx.clock.now(),
+    )
+
+
+def as_markdown(found: Summary) -> str:
+    """`cost_summary.md`."""
+    parts = [f"# Cost summary\n\nTotal spend: **{usd(found.total_usd)}** (as of {found.at:%Y-%m-%d %H:%M} UTC)\n"]
+    for title, rows in (("tool", found.tools), ("provider", found.providers), ("owner", found.owners)):
+        lines = [f"| {_cell(name)} | {usd(amount)} |" for name, amount in rows]
+        parts.append("\n".join([f"## Per {title}\n", f"| {title} | spent |", "|---|---:|", *lines]) + "\n")
+    status = [f"- {_cell(line)}" for line in found.budgets] or ["No budget is set."]
+    return "\n".join([*parts, "## Budget status\n", *status]) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ") or "none"
+
+
+async def manifest(ctx: Context, actor: Actor, *, everybody: bool, endpoints: bool) -> Mapping[str, Any]:
+    """`instance_manifest.json`: every live instance, of one person or of everybody.
+
+    How to connect is for an instance's owner, and for whoever may see all `endpoints`.
+    """
+    async with ctx.db.read() as tx:
+        own = await access.mine(tx, ctx.policy, actor)
+        found = await live_instances(tx, None if everybody else own)
+    return {
+        "generated_at": ctx.clock.now().isoformat(),
+        "instances": [
+            {
+                "instance_id": row.id,
+                "session_id": session.id,
+                "owner": session.owner,
+                "project": session.label,
+                "provider": row.cloud,
+                "provider_ref": row.ref,
+                "name": row.name,
+                "gpu": session.gpu,
+                "gpu_count": session.gpu_count,
+                "state": str(row.state),
+                "status": row.status,
+                "price_usd_h": f"{row.price_usd_h:f}",
+                "created_at": row.created_at.isoformat(),
+                "deadline": session.deadline.isoformat() if session.deadline else None,
+                "ssh": _endpoint(row) if endpoints or session.owner in own else None,
+            }
+            for row, session in found
+        ],
+    }
+
+
+def _endpoint(row: Any) -> dict[str, Any] | None:
+    if not row.ssh_host:
+        return None
+    port, user = row.ssh_port or 22, row.ssh_user or "root"
+    return {"host": row.ssh_host, "port": port, "user": user, "command": ssh_command(row)}

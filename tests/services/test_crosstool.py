@@ -1,0 +1,117 @@
+"""The ledger that tools share: each cost once by whichever door, ours out and never in, and changes are found."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from bot.services import crosstool, rolling, shared_file
+from tests.support.clock import START
+from tests.support.world import ALICE, DAVE, World
+
+ENTRY: dict[str, Any] = {
+    "skill": "training-runner",
+    "provider": "s3",
+    "action": "store",
+    "amount_usd": 2.5,
+    "timestamp": "2026-03-01T10:00:00Z",
+    "notes": "a | b",
+}
+
+
+async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_path: Path) -> None:
+    request_id = await w.running(candidates=("vast",))
+    w.clock.advance(3_700)
+    await w.settle()
+    await w.end(request_id)
+    await w.run(150, 15)
+    reply = await crosstool.append(w.ctx, ALICE, ENTRY)
+    assert (reply.code, reply.sentence) == ("booked", "$2.50 of training-runner at s3 is booked.")
+    assert (await crosstool.append(w.ctx, ALICE, ENTRY)).code == "known"
+    assert (await crosstool.append(w.ctx, ALICE, ENTRY | {"amount_usd": 0})).code == "bad_entry"
+
+    path = tmp_path / "cost_ledger.json"
+    refund = ENTRY | {"skill": "storage", "amount_usd": "-0.5", "id": "r1"}
+    path.write_text(json.dumps([ENTRY, refund, {"skill": "broken"}]))
+    own = await crosstool.exported(w.ctx)
+    (row,) = (await w.books()).instances
+    assert [one["action"] for one in own] == ["instance_created", "instance_hour", "instance_terminated"]
+    assert {one["skill"] for one in own} == {"gpu-shopper"}
+    spent = sum(Decimal(str(one["amount_usd"])) for one in own)
+    assert spent == (await w.session(row.session_id)).accrued_usd > 0
+    assert await crosstool.exported(w.ctx, w.clock.now()) == []
+    assert shared_file.merge(path, own) == 3
+    assert shared_file.merge(path, own) == 0
+    shared = json.loads(path.read_text())
+    assert shared[:3] == [ENTRY, refund, {"skill": "broken"}]
+    assert shared[3:] == own
+
+    w.tune(cost_ledger_file=str(path))
+    assert await crosstool.import_due(w.ctx) == 1  # The refund: one is known, one is broken, and ours are never taken.
+    assert await crosstool.import_due(w.ctx) == 0
+    for damage in ("{", '"text"'):
+        path.write_text(damage)
+        assert await crosstool.import_due(w.ctx) == 0
+    w.tune(cost_ledger_file="")
+    assert await crosstool.import_due(w.ctx) == 0
+
+    await rolling.roll_due(w.ctx)
+    found = await crosstool.summary(w.ctx)
+    assert dict(found.tools) == {"training-runner": Decimal("2.5"), "gpu-shopper": spent, "storage": Decimal("-0.5")}
+    assert found.total_usd == spent + 2
+    assert dict(found.providers) == {"vast": spent, "s3": Decimal(2)}
+    told = crosstool.as_markdown(found)
+    assert "Total spend: **$" in told
+    assert "| training-runner | $2.50 |" in told
+    assert "No budget is set." in told
+    assert (await crosstool.summary(w.ctx, DAVE)).total_usd == 0
+
+
+async def test_a_change_behind_the_program_is_found(bare: World) -> None:
+    w = bare
+    for number in range(3):
+        assert (await crosstool.append(w.ctx, ALICE, ENTRY | {"id": str(number)})).ok
+    whole = await crosstool.verify(w.ctx)
+    assert (whole.entries, whole.sealed, whole.waiting, whole.problems) == (3, 0, 3, ())
+    await rolling.roll_due(w.ctx)
+    whole = await crosstool.verify(w.ctx)
+    assert (whole.sealed, whole.waiting, whole.problems, len(whole.head)) == (3, 0, (), 64)
+    async with w.ctx.db.write() as tx:
+        off = "DROP TRIGGER ledger_entries_no_update" + (" ON ledger_entries" if w.ctx.db.dialect != "sqlite" else "")
+        await tx.execute(text(off))
+        await tx.execute(text("UPDATE ledger_entries SET amount_usd = amount_usd + 1000000"))
+    problems = (await crosstool.verify(w.ctx)).problems
+    assert [problem.split()[0] for problem in problems] == ["entry", "the"]
+    async with w.ctx.db.write() as tx:
+        await tx.execute(text("DELETE FROM entry_seals WHERE number = 1"))
+    problems = (await crosstool.verify(w.ctx)).problems
+    assert problems[0] == "seal 1 is missing"
+    assert problems[1] == "3 entries are 2 sealed and 0 waiting ones"
+
+
+async def test_what_is_live_is_listed_with_its_endpoint_for_its_owner(w: World) -> None:
+    await w.running(candidates=("vast",))
+    mine = await crosstool.manifest(w.ctx, ALICE, everybody=False, endpoints=False)
+    (one,) = mine["instances"]
+    assert (one["provider"], one["owner"], one["state"]) == ("vast", ALICE.ref, "live")
+    assert one["ssh"]["command"].startswith("ssh ")
+    assert (await crosstool.manifest(w.ctx, DAVE, everybody=False, endpoints=False))["instances"] == []
+    (seen,) = (await crosstool.manifest(w.ctx, DAVE, everybody=True, endpoints=False))["instances"]
+    assert seen["ssh"] is None
+    assert START.isoformat()[:4] in mine["generated_at"]
+
+
+def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cost_ledger.json"
+    assert shared_file.read_locked(path) == []
+    path.write_text('{"entries": [{"skill": "x"}]}')
+    assert shared_file.others(shared_file.read_locked(path)) == [{"skill": "x"}]
+    path.write_text("3")
+    with pytest.raises(shared_file.SharedFileError, match="no list"):
+        shared_file.merge(path, [])
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
