@@ -141,7 +141,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/ledger/entries",
                 "GET /api/v1/ledger/verify",
                 "GET /api/v1/ledger/summary",
-                "GET /api/v1/instances",
+                "GET /api/v1/ledger/manifest",
             ),
         ),
         "strays": Entry(

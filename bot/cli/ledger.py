@@ -103,7 +103,7 @@ def manifest(
     out: Annotated[Path | None, typer.Option(help="Write it there, as in instance_manifest.json.")] = None,
 ) -> None:
     """Every live instance with its endpoint."""
-    found = spoken(lambda door: door.get("/instances"))
+    found = spoken(lambda door: door.get("/ledger/manifest"))
     if out is None:
         show(found)
     else:

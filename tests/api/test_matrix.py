@@ -106,6 +106,7 @@ def _right(caller: str, method: str, path: str, scope: str) -> set[str]:
         "no_key",
         "unknown_key",
         "bad_url",
+        "bad_entry",
         "unknown_webhook",
         "reason_needed",
         "bad_budget",

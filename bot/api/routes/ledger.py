@@ -130,8 +130,8 @@ async def summary(desk: AtDesk, who: Reader) -> SummaryOut:
     )
 
 
-@router.get("/instances", responses=refusals())
-async def instances(desk: AtDesk, who: Reader) -> LiveManifest:
+@router.get("/ledger/manifest", responses=refusals())
+async def live(desk: AtDesk, who: Reader) -> LiveManifest:
     """Every live instance with its endpoint; of everybody for whoever sees everything."""
     everybody, endpoints = access.sees_all(desk.ctx.policy, who), Scope.ADMIN in who.scopes
     found = await crosstool.manifest(desk.ctx, who.actor, everybody=everybody, endpoints=endpoints)
