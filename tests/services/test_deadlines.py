@@ -67,12 +67,15 @@ async def test_warnings_that_were_slept_through_are_one_message_and_the_end_wait
 
 
 async def test_an_end_that_nobody_was_told_of_is_announced_before_the_act(w: World) -> None:
+    w.tune(max_hours=Decimal(2))
     await w.running()
     row = await until(w, timedelta(minutes=-1))
     assert (row.state, w.board.kinds(row.id).count("session.ending")) == (SessionState.RUNNING, 1)
     w.clock.advance(5)
     await w.settle()
-    assert (await session(w)).state is SessionState.TERMINATING
+    row = await session(w)
+    assert (row.state, row.end_code) == (SessionState.TERMINATING, "hours_cap")
+    assert row.end_reason.endswith("That is the most without an override; 2 hours is the cap.")
     await w.run(120, 30)
 
 
@@ -117,6 +120,7 @@ async def test_a_limit_below_the_cost_of_the_hours_ends_the_session_when_it_is_u
     await w.run(120, 30)
     row = await session(w)
     assert row.end_reason == "The approved amount of $0.20 is used up."
+    assert row.end_code == "budget_cap"
     assert row.state is SessionState.TERMINATED
     assert w.bill() <= Decimal("0.201")
 
