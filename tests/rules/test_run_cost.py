@@ -16,7 +16,7 @@ from bot.rules.grammar_run import workload
 from bot.rules.interruptions import Checkpointing, loss
 from bot.rules.policy import Policy
 from bot.rules.ranking import BEST_COST, FASTEST, Ranked, rank
-from bot.rules.run_time import RunTime, checkpoint_gb, run_time
+from bot.rules.run_time import RunTime, checkpoint_gb, finished_run, run_time
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Offer
 from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
@@ -313,3 +313,19 @@ def test_options_stand_by_tier_and_total(market: list[Offer]) -> None:
         for one in found.options
     ]
     assert order == sorted(order)
+
+
+def test_what_a_run_made_is_kept_beside_what_the_rules_say() -> None:
+    work = workload(WORDS)
+    made = finished_run(work, "H100-SXM", 8, Decimal(12_300))
+    assert (made.gpu, made.measured_tokens_s) == ("H100-SXM", 12_300)
+    big = workload(("model=70B", *WORDS[1:]))
+    for ran, gpu, count, rate, says in (
+        (work, "H100-SXM", 8, Decimal(0), "above zero"),
+        (work, "H100-SXM", 8, Decimal("NaN"), "above zero"),
+        (work, "XYZ", 8, Decimal(1), "XYZ is not a GPU"),
+        (big, "RTX4090", 1, Decimal(1), "Does not fit"),
+        (work, "K80", 1, Decimal(1), "No peak rate of K80"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            finished_run(ran, gpu, count, rate)

@@ -1,0 +1,76 @@
+"""Every filter of the inventory bites, at the route and in the language behind every door, on the merged market."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from decimal import Decimal
+
+from bot.api.routes.market import WORDS, InventoryQuery
+from bot.cli.inventory import inventory as on_the_command_line
+from bot.rules.excluding import capability
+from bot.rules.grammar import Command, parse
+from bot.rules.job import JobArgs, job_request
+from bot.rules.policy import Policy
+from bot.services.planning import LOOK_HOURS
+from ledger.db import Database
+from ledger.values import JobRequest
+from providers.base import Offer
+from tests.api.door import opened
+from tests.support.clock import SteppedClock
+from tests.support.world import BOB, checked_world
+
+#: Field of the query, its value, and what every offer that answers must be.
+FILTERS: tuple[tuple[str, str, Callable[[Offer], bool]], ...] = (
+    ("gpu", "rtx-4090,A100 80GB", lambda o: o.gpu in {"RTX4090", "A100-PCIE-80GB", "A100-SXM-80GB"}),
+    ("count", "2-4", lambda o: 2 <= o.gpu_count <= 4),
+    ("memory", "40-80GB", lambda o: 40 <= o.memory_gb <= 80),
+    ("min_vram", "80", lambda o: o.memory_gb >= 80),
+    ("max_price", "0.5", lambda o: (o.price_usd_h or 0) <= Decimal("0.5")),
+    ("provider", "vast,runpod", lambda o: o.cloud in {"vast", "runpod"}),
+    ("region", "US", lambda o: o.country == "US" or "US" in o.region.upper()),
+    ("spot", "yes", lambda o: o.spot),
+    ("disk", "900GB", lambda o: o.disk_gb_max is None or o.disk_gb_max >= 900),
+    ("reliability", "0.99", lambda o: (o.reliability or 0) >= Decimal("0.99")),
+    ("total", "160GB", lambda o: o.memory_gb * o.gpu_count >= 160),
+    ("verified", "yes", lambda o: o.verified is True),
+    ("cuda", "12.8", lambda o: (o.cuda_max or 0) >= Decimal("12.8")),
+    ("capability", "8.9", lambda o: (capability(o) or 0) >= Decimal("8.9")),
+    ("available", "10d", lambda o: (o.available_for_s or 0) >= 10 * 86_400),
+)
+
+
+async def test_every_filter_bites_at_the_route_and_in_the_language(sqlite_db: Database, clock: SteppedClock) -> None:
+    policy = Policy(approvers=(BOB.id,), options_shown=500)
+    async with checked_world(sqlite_db, clock, policy=policy) as w, opened(w) as door:
+        key = await door.key()
+        wide = {"count": "1-8", "spot": "any"}
+        everything = await w.ctx.catalog.inventory(_job("inventory count=1-8 spot=any", policy), policy)
+        for field, value, keeps in FILTERS:
+            asked = {**wide, field: value}
+            answer = await door.call("GET", "/inventory", key, params=asked)
+            assert answer.status_code == 200, (field, answer.text)
+            shown = {one["offer_id"] for one in answer.json()["options"]}
+            line = " ".join(f'{WORDS[name]}="{_said(name, what)}"' for name, what in asked.items())
+            told = await w.ctx.catalog.inventory(_job(f"inventory {line}", policy), policy)
+            assert {one.offer.id for one in told.ranked.options} == shown, field
+            assert shown, field
+            assert [one.offer.id for one in told.ranked.options if not keeps(one.offer)] == [], field
+            assert [one.offer.id for one in everything.ranked.options if not keeps(one.offer)], f"{field} bites nothing"
+
+
+def _said(field: str, value: str) -> str:
+    return f"{value}GB+" if field == "min_vram" else value
+
+
+def _job(line: str, policy: Policy) -> JobRequest:
+    parsed = parse(line, policy)
+    assert isinstance(parsed, Command), parsed
+    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+
+
+def test_the_route_and_the_command_line_have_the_same_filters() -> None:
+    at_the_route = set(InventoryQuery.model_fields)
+    assert at_the_route == set(WORDS) == {name for name, _, _ in FILTERS}
+    typed = set(inspect.signature(on_the_command_line).parameters)
+    assert typed == (at_the_route - {"memory"}) | {"gpu_ram", "as_json"}
