@@ -56,7 +56,7 @@ def inventory(
         "available": available,
     }
     where = elsewhere()
-    document = load("market_here").inventory(words) if where is None else _there(words)
+    document = load("inventory_here").inventory(words) if where is None else _there(words)
     if as_json:
         typer.echo(document.model_dump_json(indent=2))
     else:

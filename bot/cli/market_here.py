@@ -16,19 +16,9 @@ from bot.rules.grammar import GrammarError, parse
 from bot.rules.job import JobArgs, job_request
 from bot.rules.policy import Policy
 from bot.services.chart import chart
-from bot.services.market_document import MarketDocument, market_document
 from bot.services.planning import LOOK_HOURS, Planned, compare_market
 from bot.services.planning import plan as make_plan
 from ledger.values import JobRequest
-
-
-def inventory(words: dict[str, str]) -> MarketDocument:
-    """What is for sale now for these words of `/gpu inventory`; ends the program at a word that it refuses."""
-    found = settings()
-    policy = policy_of(found)
-    parsed = command_of("inventory", words, policy, example="--region US,EU")
-    wanted = job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
-    return market_document(marketed(found, lambda catalog, _: catalog.inventory(wanted, policy)), wanted)
 
 
 def comparison(words: dict[str, str]) -> Any:
