@@ -193,6 +193,19 @@ async def daily(
     return dict(found)
 
 
+async def hourly(tx: AsyncSession, hours: Collection[datetime]) -> dict[datetime, Decimal]:
+    """Everybody's dollars in single hours, by when each began."""
+    query = select(Rollup.begins, func.sum(Rollup.amount_usd)).where(Rollup.tier == Tier.HOUR)
+    found: defaultdict[datetime, Decimal] = defaultdict(Decimal)
+    for began, amount_usd in await tx.execute(query.where(Rollup.begins.in_(list(hours))).group_by(Rollup.begins)):
+        found[began] += amount_usd
+    waiting = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), _waiting(true()))
+    for at, amount_usd in await tx.execute(waiting):
+        if begin(Tier.HOUR, at) in hours:
+            found[begin(Tier.HOUR, at)] += amount_usd
+    return dict(found)
+
+
 async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
     """Move at most `limit` waiting entries into the rollup and the chain. Returns how many; no other process folds
     until the transaction ends. `seal` makes an entry's link from the one before it and the entry's columns.
@@ -257,6 +270,7 @@ __all__ = [
     "add",
     "daily",
     "fold",
+    "hourly",
     "raw",
     "shares_of",
     "spans",

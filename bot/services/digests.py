@@ -29,9 +29,8 @@ from bot.services.reconciling import bounds
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
 from ledger.reporting import Held, Over, any_before, gone_at, held, over, stops, strays_found
-from ledger.spans import after, begin
-from ledger.spending import EVERYBODY, buckets, costs
-from ledger.states import NotificationKind, Tier
+from ledger.spending import EVERYBODY, by_borders, costs
+from ledger.states import NotificationKind
 from ledger.values import short_id
 from ledger.writes import Tx
 
@@ -121,15 +120,10 @@ def _short(groups: Mapping[str, Sequence[tuple[str, Decimal]]]) -> dict[str, Sha
 
 
 async def _by_day(tx: Tx, window: Window, zone: str) -> list[tuple[date, Decimal]]:
-    """Dollars of each day up to the last one, from twice the base on. An hour counts for the day that it begins in."""
-    every = days(window.last - timedelta(days=2 * BASE_DAYS - 1), window.last, zone)
-    tier = Tier.DAY if begin(Tier.DAY, window.until) == window.until else Tier.HOUR
-    first, end = begin(tier, every[0][1]), after(tier, begin(tier, window.until))
-    found = await buckets(tx, EVERYBODY, tier, first, end)
-    return [
-        (day, sum((amount for at, amount in found.items() if since <= at < until), _NOTHING))
-        for day, since, until in every
-    ]
+    """Dollars of each day up to the last one: of the base and of a day, or of two weeks."""
+    every = days(window.last - timedelta(days=BASE_DAYS), window.last, zone)
+    amounts = await by_borders(tx, [every[0][1], *(until for _, _, until in every)])
+    return [(day, amount) for (day, _, _), amount in zip(every, amounts, strict=True)]
 
 
 async def _budgets(ctx: Context, tx: Tx, now: datetime) -> tuple[str, ...]:

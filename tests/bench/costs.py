@@ -18,8 +18,13 @@ from typing import Any
 from sqlalchemy import delete, insert, text
 
 from bot.rules.budget import Period
-from bot.services import costs
+from bot.rules.digest import day_before
+from bot.rules.labels import LabelKey
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
+from bot.services import costs, digests
 from bot.services.rolling import BATCH, sealed
+from bot.wiring import assemble
 from ledger.db import Database
 from ledger.models import Approval, Base, GrantRow, Instance, LedgerEntry, Request, Session, Unrolled
 from ledger.rollup import FACETS, SPENT, TOTAL, add, fold, raw
@@ -27,6 +32,7 @@ from ledger.spans import ORDER, begin
 from ledger.spending import EVERYBODY
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.values import new_id
+from tests.support.clock import SteppedClock
 from tests.support.databases import copy_sqlite, migrated_sqlite, postgres_template
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -160,6 +166,14 @@ async def from_rollup(db: Database) -> Decimal:
         return (await costs.of_purse(tx, EVERYBODY, Period.DAILY, NOW)).total_usd
 
 
+async def digested(db: Database) -> Decimal:
+    """The figures of a day's digest."""
+    labels = LabelKey("test", b"a label key for benches only")
+    ctx = assemble(db, SteppedClock(NOW), {}, labels, policy=Policy(), timing=Timing())
+    async with db.read() as tx:
+        return (await digests.digest(ctx, tx, day_before(NOW.date(), "Europe/Berlin"), weekly=False)).spent_usd
+
+
 async def from_entries(db: Database) -> Decimal:
     """The month grouped by everything, from the entries."""
     total = Decimal(0)
@@ -197,6 +211,8 @@ async def measure(name: str, db: Database) -> AsyncIterator[tuple[str, str, str]
             raise SystemExit(f"{name}: the rollup says {total} and the entries {raw_total}")
         aim = f"aim ≤ {AIM_MS:.0f} ms; " if size == SIZES[-1] else ""
         yield f"{name}: costs of {size:,} entries", f"{ours:.0f} ms", f"{aim}grouping the entries {grouped:.0f} ms"
+        told, _ = await median_ms(db, digested, ROUNDS)
+        yield f"{name}: digest over {size:,} entries", f"{told:.0f} ms", aim.removesuffix("; ")
 
 
 async def report() -> AsyncIterator[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from ledger.doors import Whose
 from ledger.models import ExternalCost, LedgerEntry
 from ledger.rollup import AMOUNT, FACETS, SPENT, daily, fold, raw
 from ledger.spans import begin, spans
-from ledger.spending import Purse, costs, spent, sums
+from ledger.spending import Purse, by_borders, costs, spent, sums
 from ledger.states import InstanceState, Tier
 from ledger.values import Actor, ActorKind
 from ledger.writes import book
@@ -135,3 +135,18 @@ async def test_costs_by_everything_and_by_the_day_agree(db: Database) -> None:
     assert ("storage" in dict(by["tool"])) is True
     assert sum(days.values()) == sum(months.values()) == total
     assert len(days) > 20
+
+
+@pytest.mark.parametrize("ahead", [0, 1, -8, 5.5])
+async def test_days_of_any_zone_are_the_raw_sums(sqlite_db: Database, ahead: float) -> None:
+    await _entries(sqlite_db, random.Random(4))
+    async with sqlite_db.write() as tx:
+        await fold(tx, 40, sealed)
+    first = begin(Tier.DAY, AT) - timedelta(hours=ahead)
+    borders = [first + timedelta(days=n) for n in range(12)]
+    async with sqlite_db.read() as tx:
+        found = await by_borders(tx, borders)
+    # An hour counts for the day that it begins in.
+    late = timedelta(minutes=30) if ahead % 1 else timedelta(0)
+    for amount, since, until in zip(found, borders, borders[1:], strict=False):
+        assert amount == sum((await _raw(sqlite_db, since + late, until + late)).values(), Decimal(0))
