@@ -46,6 +46,7 @@ def provision(
     image: Annotated[str, typer.Option(help="The container image.")] = "",
     run: Annotated[str, typer.Option(help="The command to run.")] = "",
     reason: Annotated[str, typer.Option(help="Why; approvers read this.")] = "",
+    consumer: Annotated[str, typer.Option(help="The program that it is for, when you answer for it.")] = "",
     ssh_key: Annotated[str, typer.Option(help="A public key file for this machine alone.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan; ask for nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, or will not.")] = False,
@@ -66,6 +67,7 @@ def provision(
         "image": image,
         "run": run,
         "reason": reason,
+        "consumer": consumer,
         "ssh_public_key": ssh_key and _text_of(ssh_key),
     }
     document = _document(" ".join(words or ()), job, {name: value for name, value in given.items() if value})

@@ -86,6 +86,9 @@ class JobDocument(_Strict):
     )
     checkpoint: Text | None = Field(default=None, description="Where checkpoints are kept.")
     reason: Annotated[str, Field(max_length=4000)] | None = Field(default=None, description="Approvers read this.")
+    consumer: Annotated[str, Field(max_length=40)] | None = Field(
+        default=None, description="The program that it is for, asked by whoever answers for it; its budgets count."
+    )
     ssh_public_key: Annotated[str, Field(max_length=keys.LONGEST_KEY)] | None = Field(
         default=None, description="The key of this machine; without it, the one that is registered."
     )

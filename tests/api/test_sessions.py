@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ledger.db import Database
 from ledger.states import InstanceState
-from tests.api.door import Door, code_of, opened
+from tests.api.door import JOB, Door, code_of, opened
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
 
@@ -71,3 +71,15 @@ async def test_stopped_started_and_done_over_rest(sqlite_door: Door) -> None:
     await door.w.run(150, 15)
     over = (await door.call("GET", f"/sessions/{session}", atlas)).json()
     assert (over["state"], over["end_code"]) == ("terminated", "work_failed")
+
+
+async def test_who_answers_for_a_program_asks_for_it(sqlite_door: Door) -> None:
+    door = sqlite_door
+    atlas, ada = await door.key("atlas"), await door.key("operator:ada")
+    eve = await door.key("operator:eve")
+    mine = await door.asked(ada, consumer="atlas")
+    assert (await door.request(atlas, mine))["requester"] == "consumer:atlas"
+    assert (await door.request(atlas, await door.asked(atlas, consumer="atlas")))["requester"] == "consumer:atlas"
+    for key, consumer in ((eve, "atlas"), (atlas, "hermes"), (ada, "nobody")):
+        refused = await door.call("POST", "/sessions", key, json={**JOB, "consumer": consumer})
+        assert (refused.status_code, code_of(refused)) == (403, "not_yours")

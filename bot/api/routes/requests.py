@@ -22,6 +22,7 @@ from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, completed, read_job
 from ledger.models import Request, Session
 from ledger.reads import request_view, requests_page
+from ledger.values import Actor, ActorKind
 
 router = APIRouter(prefix="/api/v1", tags=["requests"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
@@ -79,18 +80,32 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
     known = replayed(call)
     if known is not None:
         return known
+    actor = await _for_whom(desk, who, document.consumer)
     try:
-        limits = limits_of(desk.ctx.policy.consumers, who.actor)
+        limits = limits_of(desk.ctx.policy.consumers, actor)
         job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
     except BadJob as error:
         raise refused(error) from error
     reply = await provisioning.provision(
-        desk.ctx, Provision(f"rest:{call.key}"[:128], who.actor, desk.settings.channel, job)
+        desk.ctx, Provision(f"rest:{call.key}"[:128], actor, desk.settings.channel, job)
     )
     url = f"/api/v1/requests/{reply.data.get('request_id', '')}"
     answer = done(reply, url=url).model_dump(mode="json")
     await idempotency.finish(desk.ctx, call, 202, answer)
     return JSONResponse(answer, 202, {"Location": url})
+
+
+async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
+    """Whose request it becomes: one's own, or that of a program that one answers for. Raises `Refused` for others'."""
+    if consumer is None or (who.actor.kind is ActorKind.CONSUMER and consumer == who.actor.id):
+        return who.actor
+    async with desk.ctx.db.read() as tx:
+        names = await access.mine(tx, desk.ctx.policy, who.actor)
+    asked = f"{ActorKind.CONSUMER}:{consumer}"
+    if asked not in names:
+        sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
+        raise Refused(Reply(False, "not_yours", sentence))
+    return Actor(ActorKind.CONSUMER, consumer)
 
 
 @router.get("/requests", responses=refusals())
