@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import Refused
@@ -16,10 +16,19 @@ from bot.services import access, crosstool
 from bot.services.consumers import Principal
 from ledger.values import Actor
 
+
+def _as_written(said: object) -> object:
+    if isinstance(said, str) and "T" not in said:
+        raise ValueError("a time is written like 2026-03-02T09:00:00Z")
+    return said
+
+
 router = APIRouter(prefix="/api/v1", tags=["ledger"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Writer = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
+#: A number would be read as seconds since 1970, which the description does not say.
+Since = Annotated[datetime | None, BeforeValidator(_as_written)]
 
 
 class ExternalIn(BaseModel):
@@ -95,7 +104,7 @@ async def append(desk: AtDesk, who: Writer, entry: ExternalIn) -> ExternalOut:
 
 
 @router.get("/ledger/entries", responses=refusals())
-async def entries(desk: AtDesk, _who: Admin, since: datetime | None = None) -> list[SharedEntry]:
+async def entries(desk: AtDesk, _who: Admin, since: Since = None) -> list[SharedEntry]:
     """Our own entries: one for each creation, instance-hour and end, of instances not over before `since`."""
     return [SharedEntry(**one) for one in await crosstool.exported(desk.ctx, since)]
 
