@@ -21,6 +21,7 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 HERE = Path(__file__).parent
+WALKS = {HERE / "e2e", HERE / "faults"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     above = {HERE / "services", HERE / "faults"}
     sample_clouds(config, items, [item for item in items if item.path.parent in above])
     for item in items:
-        if _runs_again(item):
+        if _is_counted_elsewhere(item):
             item.add_marker(pytest.mark.no_cover)
 
 
@@ -51,10 +52,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(100_000, 20, 20)
 
 
-def _runs_again(item: pytest.Item) -> bool:
-    """Whether a test above the ledger is the second run of its lines: counting them takes as long as running them."""
+def _is_counted_elsewhere(item: pytest.Item) -> bool:
+    """Whether the lines that a test runs are other tests' subject: counting them takes as long as running them.
+
+    So it is with whole walks and with faults, and above the ledger with the second database.
+    """
     params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return params.get("db_url") == "postgres" and HERE / "ledger" not in item.path.parents
+    again = params.get("db_url") == "postgres" and HERE / "ledger" not in item.path.parents
+    return again or bool(WALKS & {*item.path.parents})
 
 
 @pytest.fixture(scope="session")

@@ -89,7 +89,7 @@ def judge(report: dict[str, Any]) -> tuple[list[str], bool]:
 def _pytest(arguments: Iterable[str], workers: str, data_file: Path) -> tuple[int, str]:
     """Run pytest, show what it prints as it comes, and keep back its closing line."""
     command = [sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "--cov-report=", "--cov-branch"]
-    command += [f"--cov={name}" for name in PACKAGES]
+    command += ["--durations=25", *(f"--cov={name}" for name in PACKAGES)]
     command += list(arguments)
     environment = {**os.environ, "COVERAGE_FILE": str(data_file), "COVERAGE_CORE": "sysmon"}
     if sys.version_info < (3, 14):

@@ -118,7 +118,7 @@ async def test_the_approved_time_is_announced_and_enforced(p: Play) -> None:
     await p.ws.as_("bob").click(offers, "approve:1")
     await p.screens.wrote("alice", "ssh -p")
     await p.ws.travel(TTL_S - 500)
-    await p.screens.wrote("alice", "so save what you need")
+    await p.screens.wrote("alice", "Save what you need")
     assert len(p.alive()) == 1
     await p.ws.travel(510)
     await p.screens.wrote("alice", "is confirmed gone")

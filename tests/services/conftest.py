@@ -1,15 +1,29 @@
-"""Service tests run on both databases, against the sandboxes; every test must leave the invariants whole."""
+"""Service tests run on both databases, against the sandboxes; every test must leave the invariants whole.
+
+The longest walks, whose subject is what clouds do, take turns; `--soak` runs them on both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from ledger.db import Database
 from providers.sandbox.engine import SandboxTiming
 from tests.support.clock import SteppedClock
+from tests.support.matrix import take_turns
 from tests.support.world import World, checked_world, world
+
+HERE = Path(__file__).parent
+ABOUT_CLOUDS = {"test_billed_downtime", "test_interruptions"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """One database in turn for what is about clouds."""
+    walks = [item for item in items if item.path.parent == HERE and item.path.stem in ABOUT_CLOUDS]
+    take_turns(config, items, walks)
 
 
 @pytest.fixture

@@ -30,6 +30,10 @@ class Market:
         found = await self._inner.offers(*args, **kwargs)
         return tuple(replace(o, price_usd_h=o.price_usd_h + self.more_usd_h) for o in found if o.price_usd_h)
 
+    async def requote(self, *args: Any, **kwargs: Any) -> Offer | None:
+        found = await self._inner.requote(*args, **kwargs)
+        return replace(found, price_usd_h=found.price_usd_h + self.more_usd_h) if found and found.price_usd_h else found
+
 
 async def pending(w: World, **changes: Any) -> str:
     reply = await w.ask(**changes)

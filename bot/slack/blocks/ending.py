@@ -64,7 +64,7 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
     facts = [f"*Why*: {safe(shown.why, SENTENCE_MAX)}"] if shown.why else []
     facts.append(f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.")
-    facts.append(f"*What is lost*: {_lost(row)}" if shown.can_end else GOES_ON)
+    facts.append(f"*What is lost*: {lost(row)}" if shown.can_end else GOES_ON)
     if shown.waiting:
         facts.append("More time is asked for and waits for a decision; until then this end stands.")
     short = short_id(session.id)
@@ -73,13 +73,13 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
     return Message(" ".join([lead, *facts, hint]), tuple(blocks))
 
 
-def _lost(row: Instance | None) -> str:
-    """What its cloud's profile says that the end takes."""
+def lost(row: Instance | None) -> str:
+    """What goes with an instance at its end, as its cloud's profile has it, and what to do about it."""
     try:
-        lost = load(row.cloud).over if row else ""
+        over = load(row.cloud).over if row else ""
     except ProfileError:
-        lost = ""
-    return f"{safe(lost, SENTENCE_MAX) or 'Its disk goes with it.'} Save what you need."
+        over = ""
+    return f"{safe(over, SENTENCE_MAX) or 'Its disk goes with it.'} Save what you need."
 
 
 def last_call(shown: Ending, now: datetime) -> Message:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.deadlines import left
-from bot.slack.blocks.ending import done_button, stop_button
+from bot.slack.blocks.ending import done_button, lost, stop_button
 from bot.slack.blocks.owner import ENDABLE, what
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
@@ -53,7 +53,7 @@ def unattended(shown: Unattended, now: datetime) -> Message:
     facts = [
         f"*Why*: {safe(session.cut_reason or '', SENTENCE_MAX)}",
         f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.",
-        "*What is lost*: its disk goes with it, so save what you need.",
+        f"*What is lost*: {lost(row)}",
     ]
     mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
     keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
