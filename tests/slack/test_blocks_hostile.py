@@ -161,7 +161,7 @@ def test_list(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
     check(listing(overview, costs, "/gpu", START))
 
 
-@settings(quick, max_examples=12)
+@settings(quick, max_examples=3)
 @given(hostile.session_views(), hostile.request_views(), hostile.requests(), hostile.texts, hostile.money)
 def test_home(view: SessionView, asked: RequestView, row: Any, one: str, cost: Decimal) -> None:
     overview = Overview((view,) * 500, (row,) * 500)
