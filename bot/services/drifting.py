@@ -4,7 +4,6 @@ at its cap. It buys nothing: the amount that was approved in all stays the most 
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -20,13 +19,13 @@ from bot.services import asking, recovery, switching
 from bot.services.checkins import heard_of
 from bot.services.context import Context
 from bot.services.deadlines import SCHEDULER
-from bot.services.offers import estimate_to_json, offer_from_json, offer_to_json
 from bot.services.paging import alone
+from bot.services.reoffering import offer_again
 from ledger.courses import OPEN_DRIFT, Question, Running, running
 from ledger.events import announce, record
 from ledger.locks import lock_family
 from ledger.lookups import instances_of_session
-from ledger.models import Instance, Node, Option, Quote, Request, Session, Token
+from ledger.models import Instance, Node, Request, Session
 from ledger.moves import move
 from ledger.states import NotificationKind, RequestState, SessionState
 from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
@@ -35,6 +34,7 @@ from providers import profile
 
 #: Seconds between two looks at what everything costs.
 LOOK_S = 60.0
+WHY = "the machine that runs now, with its new figure"
 
 
 def course_of(one: Running, now: datetime) -> Course:
@@ -131,39 +131,16 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     await tx.flush()
     record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind="request.made", after=asked.state, reason=said)
     record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.drift", reason=said)
-    await _offer(tx, asked, row, figure, course, now)
+    await offer_again(tx, asked, row, _costs(asked, figure, course, now), WHY, now)
     await asking.show_again(tx, asked, now)
     await _tell_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
 
 
-async def _offer(tx: Tx, asked: Request, row: Instance, figure_usd: Decimal, course: Course, now: datetime) -> None:
-    """The one option: the instance that runs, at its new figure. Approving it confirms the figure and buys nothing."""
-    offer = replace(offer_from_json(row.offer), price_usd_h=row.price_usd_h, fetched_at=now)
+def _costs(asked: Request, figure_usd: Decimal, course: Course, now: datetime) -> Estimate:
+    """The new figure as the estimate of what runs. Approving it confirms the figure and buys nothing."""
     hours = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
     part = Component("compute", figure_usd, figure_usd, figure_usd)
-    costs = Estimate(figure_usd, figure_usd, figure_usd, hours.quantize(drift.CENT), (part,), (asked.reason,))
-    quote = Quote(id=new_id("quo", now), request_id=asked.id, version=1, created_at=now, expires_at=asked.expires_at)
-    tx.add(quote)
-    await tx.flush()
-    option = Option(
-        id=new_id("opt", now),
-        quote_id=quote.id,
-        rank=1,
-        cloud=row.cloud,
-        offer_key=offer.key,
-        price_usd_h=row.price_usd_h,
-        best_usd=figure_usd,
-        expected_usd=figure_usd,
-        worst_usd=figure_usd,
-        why="the machine that runs now, with its new figure",
-        offer=offer_to_json(offer),
-        estimate=estimate_to_json(costs),
-    )
-    tx.add(option)
-    for action, option_id in (("approve", option.id), ("reject", None)):
-        token = secrets.token_urlsafe(18)
-        tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
-    await tx.flush()
+    return Estimate(figure_usd, figure_usd, figure_usd, hours.quantize(drift.CENT), (part,), (asked.reason,))
 
 
 async def _withdraw(tx: Tx, asked: Question, now: datetime) -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules import duration, extending
 from bot.rules.approval import plan
-from bot.rules.estimate import Estimate
 from bot.rules.extending import EXTEND
 from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
 from bot.services import access, asking, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
-from bot.services.offers import estimate_to_json, offer_from_json, offer_to_json
+from bot.services.reoffering import offer_again
 from bot.services.settling import ends_at, paid_until
 from ledger.events import announce, record
 from ledger.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
-from ledger.models import Approval, GrantRow, Instance, Option, Quote, Request, Session, Token
+from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.moves import move
 from ledger.reads import session_to_change
 from ledger.states import GrantState, NotificationKind, RequestState, SessionState
@@ -143,37 +141,10 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     tx.add(asked)
     await tx.flush()
     record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind="request.made", after=asked.state)
-    await _offer(tx, asked, row, costs, now)
+    await offer_again(tx, asked, row, costs, "the machine that runs now", now)
     await asking.show_again(tx, asked, now)
     await warning.refresh(tx, session, now)
     return _asked(asked)
-
-
-async def _offer(tx: Tx, asked: Request, row: Instance, costs: Estimate, now: datetime) -> None:
-    """The quote of an extension has one option: the instance that runs, at what it is billed now."""
-    offer = replace(offer_from_json(row.offer), price_usd_h=row.price_usd_h, fetched_at=now)
-    quote = Quote(id=new_id("quo", now), request_id=asked.id, version=1, created_at=now, expires_at=asked.expires_at)
-    tx.add(quote)
-    await tx.flush()
-    option = Option(
-        id=new_id("opt", now),
-        quote_id=quote.id,
-        rank=1,
-        cloud=row.cloud,
-        offer_key=offer.key,
-        price_usd_h=row.price_usd_h,
-        best_usd=costs.best_usd,
-        expected_usd=costs.expected_usd,
-        worst_usd=costs.worst_usd,
-        why="the machine that runs now",
-        offer=offer_to_json(offer),
-        estimate=estimate_to_json(costs),
-    )
-    tx.add(option)
-    for action, option_id in (("approve", option.id), ("reject", None)):
-        token = secrets.token_urlsafe(18)
-        tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
-    await tx.flush()
 
 
 def _asked(request: Request) -> Reply:

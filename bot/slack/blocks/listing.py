@@ -32,19 +32,19 @@ def listing(overview: Overview, costs_usd: Mapping[str, Decimal], command: str, 
 
 def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], now: datetime) -> list[Block]:
     """Sections with live sessions."""
-    return _chunks(":computer: *Sessions*", [_session_line(view, costs_usd, now) for view in views])
+    lines = [_session_line(view, costs_usd, now) for view in views[:SHOWN]]
+    return _chunks(":computer: *Sessions*", lines, len(views))
 
 
 def requests(rows: Sequence[Request]) -> list[Block]:
     """Sections with requests that wait."""
-    return _chunks(":inbox_tray: *Waiting requests*", [_request_line(request) for request in rows])
+    return _chunks(":inbox_tray: *Waiting requests*", [_request_line(request) for request in rows[:SHOWN]], len(rows))
 
 
-def _chunks(title: str, lines: list[str]) -> list[Block]:
+def _chunks(title: str, lines: list[str], in_all: int) -> list[Block]:
     if not lines:
         return []
-    more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    shown = [*lines[:SHOWN], *more]
+    shown = [*lines, f"… and {in_all - len(lines)} more"] if in_all > len(lines) else lines
     starts = range(0, len(shown), 5)
     return [section("\n".join(([title] if start == 0 else []) + shown[start : start + 5])) for start in starts]
 
