@@ -205,6 +205,27 @@ async def test_a_name_without_an_address() -> None:
             await post("https://hooks.example.com/", b"", {}, PUBLIC, resolve=resolve)
 
 
+@asynccontextmanager
+async def listening(handler: Any, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server on 127.0.0.77, by its port; it ends when every conversation has, so no socket is left behind."""
+    talks: list[asyncio.Task[None]] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handler(reader, writer)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talks.append(asyncio.ensure_future(talk(reader, writer)))
+
+    async with await asyncio.start_server(accept, "127.0.0.77", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+    await asyncio.gather(*talks, return_exceptions=True)
+
+
 class Peer:
     """A server of raw answers on 127.0.0.77; it keeps what it was sent."""
 
@@ -221,13 +242,10 @@ class Peer:
         writer.write(self.answer)
         with suppress(ConnectionError):
             await writer.drain()
-        writer.close()
 
     @asynccontextmanager
     async def up(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Peer]:
-        server = await asyncio.start_server(self._serve, "127.0.0.77", 0, ssl=tls)
-        self.port = server.sockets[0].getsockname()[1]
-        async with server:
+        async with listening(self._serve, tls) as self.port:
             yield self
 
 
@@ -285,12 +303,10 @@ async def test_an_answer_is_a_status_and_no_more(dialled: list[str]) -> None:
 
 
 async def _silent() -> Answer:
-    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def hold(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(hold, "127.0.0.77", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with listening(hold) as port:
         return await post(f"http://127.0.0.77:{port}/", b"", {}, HERE, timeout_s=0.05)
 
 
