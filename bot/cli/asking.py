@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,7 @@ provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completi
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
+ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
 POLL_S = 1.0
 #: States of a request in which it goes on by itself or by a person.
 OPEN = frozenset({"quoting", "pending", "approved"})
@@ -187,8 +189,8 @@ def cancel(
 
 
 def plain_id(text: str) -> str:
-    """An id that can stand in a path."""
+    """An id that can stand in a path; `vast:123` is an instance by its id at its cloud."""
     bare = text.strip().strip("`")
-    if not bare.replace("_", "").isalnum() or not bare.isascii():
+    if not ID.fullmatch(bare):
         fail(f"{logs.visible(text[:40])} is not an id; a list shows it.", 2)
     return bare

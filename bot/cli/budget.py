@@ -10,11 +10,12 @@ from bot.api.schemas import BudgetOut, CostsOut
 from bot.cli.asking import Json
 from bot.cli.door import spoken
 from bot.cli.telling import show as print_answer
-from bot.rules.budget import Period
+from bot.rules.budget import Period, View
 from bot.rules.wording import usd
 from bot.services.told import TextTable, Told
 
 app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
+costs_app = typer.Typer(add_completion=False)
 
 
 @app.command()
@@ -42,20 +43,25 @@ def set_(
 
 
 @app.command("costs")
+@costs_app.command()
 def costs_(
+    when: Annotated[View | None, typer.Argument(metavar="[PERIOD]", help="The same as --period.")] = None,
     period: Annotated[
-        Period, typer.Argument(help="hourly: 24 hours; daily: this month; monthly: 12 months; total.")
-    ] = Period.DAILY,
+        View, typer.Option(help="day: 24 hours by the hour; month: this month by the day; year: 12 months; total.")
+    ] = View.MONTH,
+    consumer: Annotated[str, typer.Option(help="Only this program's.")] = "",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
     as_json: Json = False,
 ) -> None:
     """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
-    found = spoken(lambda door: door.get("/costs", mine="true" if mine else "", period=str(period)))
+    view = when or period
+    said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
+    found = spoken(lambda door: door.get("/costs", **said))
     if as_json:
         print_answer(found)
         return
     costs = CostsOut.model_validate(found)
-    form = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(period, "%Y-%m")
+    form = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(view.period, "%Y-%m")
     lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
     when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{form}}", usd(b.usd)) for b in costs.buckets))
     shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]

@@ -16,7 +16,7 @@ from bot.services.told import Told
 
 PAGE = Path("environment-options.md")
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

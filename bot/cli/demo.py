@@ -17,7 +17,7 @@ PORT = 8077
 BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
 HEADLESS_LIMIT_S = 55.0
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from bot.cli.shared import fail
 README = "README.md"
 BEGIN, END = "<!-- settings: made by `make docs` -->", "<!-- end of settings -->"
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

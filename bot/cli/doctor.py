@@ -37,7 +37,7 @@ WHERE: Mapping[str, str] = {
 
 SECRET = "SLACK_SIGNING_SECRET"  # noqa: S105 # The name of a variable, not its value.
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 class Grade(StrEnum):

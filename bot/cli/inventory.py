@@ -14,7 +14,7 @@ from bot.services.told import told_market
 #: Word of the language → parameter of the route, where they differ.
 PARAMETERS = {"price": "max_price", "clouds": "provider"}
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

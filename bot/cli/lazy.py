@@ -90,7 +90,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "ssh-key": Entry(
             "The public SSH key of your machines: add, show, remove.",
             at="ssh_key:app",
-            routes=("PUT /api/v1/ssh-key", "GET /api/v1/ssh-key", "DELETE /api/v1/ssh-key"),
+            routes=("PUT /api/v1/ssh-keys", "GET /api/v1/ssh-keys", "DELETE /api/v1/ssh-keys"),
         ),
         "progress": Entry("What a running job still takes and costs, compared with what was approved."),
         "runs": Entry(
@@ -133,6 +133,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         "budget": Entry(
             "What the budgets still allow, and what was spent: show, set, costs.",
             routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
+        ),
+        "costs": Entry(
+            "What was spent, by the hour, day or month, and by whom, where and on what.",
+            at="budget:costs_app",
+            routes=("GET /api/v1/costs",),
         ),
         "ledger": Entry(
             "The ledger that tools share: append, import, export, verify, summary, manifest.",

@@ -25,7 +25,7 @@ TEXTS = {
 }
 NO_OFFER = 1
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

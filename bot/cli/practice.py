@@ -14,7 +14,7 @@ from bot.main import stop_on_signals
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

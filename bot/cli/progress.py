@@ -18,7 +18,7 @@ from bot.rules.workload_words import WORK_KEYS
 #: The exit code when the approval does not cover the expected end, for scripts.
 OVER = 3
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -15,7 +15,7 @@ from providers.registry import sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import SandboxCloud, SandboxTiming
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from bot.main import CannotServe
 from bot.main import serve as run
 from migrations.run import SchemaError
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

@@ -33,6 +33,9 @@ extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
 )
 
 Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
+Ended = Annotated[
+    str, typer.Argument(help="A session, by its id or its request's; or its instance, by its id or as vast:123.")
+]
 
 
 @app.command()
@@ -95,8 +98,8 @@ def restart(session: Named, as_json: Json = False) -> None:
 
 @app.command("terminate")
 @shutdown_app.command()
-def shutdown(session: Named, as_json: Json = False) -> None:
-    """End the session now; it is confirmed when its cloud no longer lists it."""
+def shutdown(session: Ended, as_json: Json = False) -> None:
+    """End the session now; it is confirmed when its cloud no longer lists it. What is not ours is left alone."""
     ended = spoken(lambda door: door.delete(f"/sessions/{plain_id(session)}"))
     print_answer(ended if as_json else Told(sentences=(ended["sentence"],)))
 

@@ -28,19 +28,19 @@ def add(
         fail(f"{file} cannot be read: {error}.", 2)
     if "PRIVATE KEY" in text:
         fail(f"{file} is a private key; it was not sent. Name the file that ends in .pub.", 2)
-    _told(spoken(lambda door: door.put("/ssh-key", {"public_key": text})), as_json=as_json)
+    _told(spoken(lambda door: door.put("/ssh-keys", {"public_key": text})), as_json=as_json)
 
 
 @app.command("show")
 def show_(as_json: Json = False) -> None:
     """Say which key is registered."""
-    _told(spoken(lambda door: door.get("/ssh-key")), as_json=as_json)
+    _told(spoken(lambda door: door.get("/ssh-keys")), as_json=as_json)
 
 
 @app.command()
 def remove(as_json: Json = False) -> None:
     """Forget the key; machines that have it keep it."""
-    _told(spoken(lambda door: door.delete("/ssh-key")), as_json=as_json)
+    _told(spoken(lambda door: door.delete("/ssh-keys")), as_json=as_json)
 
 
 def _told(done: Any, *, as_json: bool) -> None:

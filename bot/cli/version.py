@@ -7,7 +7,7 @@ from importlib import metadata
 
 import typer
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command()

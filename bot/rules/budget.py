@@ -26,6 +26,26 @@ class Period(StrEnum):
     TOTAL = "total"
 
 
+class View(StrEnum):
+    """How costs are cut: by the name of the bucket, or by that of the whole time, as people say either."""
+
+    HOURLY = "hourly"
+    DAILY = "daily"
+    MONTHLY = "monthly"
+    TOTAL = "total"
+    DAY = "day"
+    MONTH = "month"
+    YEAR = "year"
+
+    @property
+    def period(self) -> Period:
+        """`month` is this month by the day, and so on."""
+        return _WHOLE[self] if self in _WHOLE else Period(self.value)
+
+
+_WHOLE = {View.DAY: Period.HOURLY, View.MONTH: Period.DAILY, View.YEAR: Period.MONTHLY}
+
+
 def problem(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str]) -> str:
     """What is wrong with the budgets of a policy, empty when nothing is."""
     for scope, limits in budgets.items():

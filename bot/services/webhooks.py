@@ -13,6 +13,7 @@ from cryptography.fernet import Fernet
 
 from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy
+from bot.rules.scopes import Scope
 from bot.rules.webhooks import SECRET_BYTES, Topic, secret_text, unknown_topics
 from bot.rules.wording import plural
 from bot.services import access
@@ -33,6 +34,7 @@ OVERLAP = timedelta(hours=24)
 TEST = "webhook.test"
 _BOX = b"gpu-shopper webhook secrets, version 1"
 UNKNOWN = Reply(False, "unknown_webhook", "There is no such webhook; gpu-shopper webhooks list shows them.")
+NOT_YOURS = Reply(False, "not_yours", "Only whoever made this webhook, or an administrator, can change it.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
     """Forget a webhook; what was not sent yet is not sent."""
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
-        if hook is None:
-            return UNKNOWN
+        if isinstance(hook, Reply):
+            return hook
         await remove(tx, hook.id)
         _note(tx, who, hook, "webhook.deleted", ctx.clock.now())
     return Reply(True, "webhook_deleted", f"Webhook {webhook_id} is told nothing any more.")
@@ -112,8 +114,8 @@ async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
-        if hook is None:
-            return UNKNOWN
+        if isinstance(hook, Reply):
+            return hook
         if hook.off_at is not None:
             return Reply(False, "webhook_off", f"{hook.id} is switched off: {hook.off_reason} A replay switches it on.")
         delivery_id = new_id("dlv", now)
@@ -142,8 +144,8 @@ async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
-        if hook is None:
-            return UNKNOWN
+        if isinstance(hook, Reply):
+            return hook
         hook.old_secret, hook.old_until = hook.secret, now + OVERLAP
         hook.secret = box(ctx.labels).encrypt(secret).decode()
         _note(tx, who, hook, "webhook.rotated", now)
@@ -156,8 +158,8 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
-        if hook is None:
-            return UNKNOWN
+        if isinstance(hook, Reply):
+            return hook
         number = await again(tx, hook.id, delivery_id, now)
         if delivery_id is not None and not number:
             return Reply(
@@ -168,8 +170,14 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
     return Reply(True, "webhook_replayed", f"{plural(number, 'message')} of {webhook_id} will be sent again.")
 
 
-async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | None:
-    return await webhook(tx, webhook_id, await access.visible(tx, ctx.policy, who))
+async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | Reply:
+    """The webhook, for whoever made it and for administrators: approvers see others', and get no secret of theirs."""
+    hook = await webhook(tx, webhook_id, await access.visible(tx, ctx.policy, who))
+    if hook is None:
+        return UNKNOWN
+    if Scope.ADMIN not in who.scopes and hook.actor not in await access.mine(tx, ctx.policy, who.actor):
+        return NOT_YOURS
+    return hook
 
 
 def _note(tx: Tx, who: Principal, hook: Webhook, kind: str, now: datetime) -> None:

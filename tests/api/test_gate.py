@@ -139,7 +139,7 @@ async def test_an_error_of_ours_is_an_incident_and_says_nothing(
     key = await sqlite_door.key()
     async with sqlite_door.w.ctx.db.write() as tx:
         await tx.execute(text("ALTER TABLE ssh_keys RENAME TO mislaid"))
-    answer = await sqlite_door.call("GET", "/ssh-key", key)
+    answer = await sqlite_door.call("GET", "/ssh-keys", key)
     async with sqlite_door.w.ctx.db.write() as tx:
         await tx.execute(text("ALTER TABLE mislaid RENAME TO ssh_keys"))
     assert (answer.status_code, code_of(answer)) == (500, "internal")

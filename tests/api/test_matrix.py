@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+import httpx
+from sqlalchemy import select
 
 from bot.api.app import routes
 from bot.api.desk import SCOPE_FIELD, ApiSettings
-from bot.services import consumers
+from bot.services import consumers, enrolling
 from ledger.db import Database
+from ledger.models import Node
+from ledger.states import InstanceState
 from tests.api.door import ADA, Door, opened
+from tests.support.agents import agent, listening
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
 
+#: `(method, path, scope)` of everything that is served; the page of routes stands beside its description.
 ROUTES = [
-    (method.upper(), path.removeprefix("/api/v1"), str(operation[SCOPE_FIELD]))
+    (method.upper(), path, str(operation.get(SCOPE_FIELD, "")))
     for path, methods in routes({}).openapi()["paths"].items()
     for method, operation in methods.items()
-    if path.startswith("/api/") and path != "/api/v1/events"  # A stream; its own test reads it.
-]
+] + [("GET", "/docs", ""), ("GET", "/openapi.json", "")]
+CHECKIN = "/agent/v1/checkin"
+API = "/api/v1"
+#: What the node of another session reports; no machine gets there by itself.
+STEP = 777_777_777
 #: A body that every check but the last one takes: what is asked for in it is refused, so that nothing changes.
 BODIES: dict[str, dict[str, Any]] = {
     "/requests/{request}/approve": {"offer_id": "vast:0"},
     "/sessions/{session}/extend": {"hours": "soon"},
-    "/ssh-key": {"public_key": "none"},
+    "/ssh-keys": {"public_key": "none"},
     "/keys": {"name": "!"},
     "/ledger/entries": {"skill": "x", "provider": "x", "action": "x", "amount_usd": "0", "timestamp": "now"},
     "/webhooks": {"url": "http://inside/"},
@@ -32,83 +43,172 @@ BODIES: dict[str, dict[str, Any]] = {
 }
 #: These would change the session or the request for whoever may; the walks do that.
 CHANGES = {
-    ("POST", "/requests/{request}/cancel"),
-    ("POST", "/sessions/{session}/done"),
-    ("POST", "/sessions/{session}/stop"),
-    ("POST", "/sessions/{session}/start"),
-    ("POST", "/sessions/{session}/restart"),
-    ("DELETE", "/sessions/{session}"),
+    ("POST", f"{API}/requests/{{request}}/cancel"),
+    ("POST", f"{API}/sessions/{{session}}/done"),
+    ("POST", f"{API}/sessions/{{session}}/stop"),
+    ("POST", f"{API}/sessions/{{session}}/start"),
+    ("POST", f"{API}/sessions/{{session}}/restart"),
+    ("DELETE", f"{API}/sessions/{{session}}"),
 }
+#: The same of a webhook.
+HOOK_CHANGES = {
+    ("DELETE", f"{API}/webhooks/{{webhook}}"),
+    *(("POST", f"{API}/webhooks/{{webhook}}/{what}") for what in ("test", "rotate", "replay")),
+}
+#: Refusals of the bodies above, and successes of what only reads.
+HARMLESS = {
+    "200",
+    "bad_word",
+    "bad_consumer",
+    "not_a_key",
+    "no_key",
+    "unknown_key",
+    "unknown_event",
+    "bad_url",
+    "bad_entry",
+    "reason_needed",
+    "bad_budget",
+}
+OWNER, OTHER, APPROVER, PERSON, ADMIN = "atlas", "hermes", "operator:ben", "operator:eve", "admin"
+NODE, FORGED, REVOKED, ANONYMOUS = "node of another session", "forged node", "revoked", "anonymous"
+STRANGERS = {REVOKED, ANONYMOUS, FORGED}
 
 
-async def answered(door: Door, key: str, method: str, path: str, names: dict[str, str]) -> tuple[int, str]:
-    body = {"json": BODIES.get(path, {})} if method in ("POST", "PUT") else {}
-    answer = await door.call(method, path.format(**names), key, **body)
-    said = answer.json()
-    return answer.status_code, str(said.get("code", "")) if isinstance(said, dict) else ""
+@dataclass
+class Stage:
+    """Atlas has a session with a machine that reports, a waiting request and a webhook; hermes has a session too."""
+
+    door: Door
+    tokens: dict[str, str]
+    names: dict[str, str]
+    #: What only atlas and those who see everything may read.
+    secret: tuple[str, ...]
+    seq: int
+    session: str
+
+    async def answer(self, token: str, method: str, path: str) -> httpx.Response:
+        """What one caller is answered."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        more: dict[str, Any] = {}
+        if method == "POST":
+            headers["Idempotency-Key"] = f"{token[:20]}/{path}"
+        if method in ("POST", "PUT"):
+            more["json"] = BODIES.get(path.removeprefix(API), {})
+        if path == CHECKIN:
+            more["json"] = {"seq": self.seq, "step": STEP}
+        if path == f"{API}/events":
+            # Nothing happened with this id, so that the stream does not begin; its own test reads it.
+            headers["Last-Event-ID"] = f"evt_{'0' * 16}"
+        return await self.door.http.request(method, f"http://bot{path.format(**self.names)}", headers=headers, **more)
+
+
+async def staged(door: Door) -> Stage:
+    """Set it up."""
+    w = door.w
+    tokens = {name: await door.key(name) for name in (OWNER, OTHER, APPROVER, PERSON)}
+    tokens |= {ADMIN: await door.key("operator:root", scopes=("admin",)), REVOKED: await door.key("zeus")}
+    await consumers.revoke(w.ctx.db, tokens[REVOKED].split("_")[1], ADA, w.clock.now())
+    held = await door.asked(tokens[OWNER], candidates=["vast"])
+    theirs = await door.asked(tokens[OTHER], candidates=["vast"])
+    for one in (held, theirs):
+        assert (await w.decide(one)).ok
+    await w.settle()
+    await w.run(40, 20)
+    waiting = await door.asked(tokens[OWNER])
+    books = await w.books()
+    (machine,) = [row for row in books.instances if (row.request_id, row.state) == (theirs, InstanceState.LIVE)]
+    nodes = [agent(w, number) for number in range(2)]
+    (node,) = [one for one in nodes if machine.id.partition("_")[2] in one.env[enrolling.TOKEN]]
+    own = next(one for one in nodes if one is not node).env[enrolling.TOKEN]
+    # The number of one session's token before the secret of another's.
+    tokens |= {NODE: node.env[enrolling.TOKEN], ANONYMOUS: ""}
+    tokens[FORGED] = "_".join((*own.split("_", 2)[:2], tokens[NODE].split("_", 2)[2]))
+    made = await door.call("POST", "/webhooks", tokens[OWNER], json={"url": "http://127.0.0.1:9/hooks"})
+    assert made.status_code == 201, made.text
+    names = {"request": waiting, "session": held, "cloud": "vast", "key_id": "0" * 12}
+    names |= {"webhook": made.json()["webhook_id"], "stray": f"str_{'0' * 16}"}
+    (session,) = [one.id for one in books.sessions if one.request_id == held]
+    return Stage(door, tokens, names, (held, waiting, session, names["webhook"]), node.seq + 10_000, session)
 
 
 async def test_every_route_for_every_caller(sqlite_db: Database, clock: SteppedClock) -> None:
-    async with checked_world(sqlite_db, clock) as w:
-        w.tune(approvers=(BOB.id, "operator:ben"))
-        async with opened(w, ApiSettings("C0GPU", wrong_keys_per_minute=10_000)) as door:
-            keys = {name: await door.key(name) for name in ("atlas", "hermes", "operator:ben", "operator:eve")}
-            keys["admin"] = await door.key("operator:root", scopes=("admin",))
-            keys["revoked"], keys["anonymous"] = await door.key("zeus"), ""
-            await consumers.revoke(w.ctx.db, keys["revoked"].split("_")[1], ADA, clock.now())
-            held = await door.asked(keys["atlas"], candidates=["vast"])
-            assert (await w.decide(held)).ok
-            await w.settle()
-            await w.run(40, 20)
-            waiting = await door.asked(keys["atlas"])
-            names = {
-                "request": waiting,
-                "session": held,
-                "cloud": "vast",
-                "key_id": "0" * 12,
-                "webhook": f"whk_{'0' * 16}",
-                "stray": f"str_{'0' * 16}",
-            }
-            before = len((await w.books()).events)
-            for caller, key in keys.items():
+    settings = ApiSettings("C0GPU", wrong_keys_per_minute=10_000)
+    async with checked_world(sqlite_db, clock) as w, listening(w):
+        w.tune(approvers=(BOB.id, APPROVER), webhook_networks=("127.0.0.1/32",))
+        async with opened(w, settings) as door:
+            stage = await staged(door)
+            before = await _state(door)
+            for caller, token in stage.tokens.items():
                 for method, path, scope in ROUTES:
-                    if (method, path) in CHANGES and caller in ("atlas", "operator:ben"):
+                    right = expected(caller, method, path, scope)
+                    if right is None:
                         continue
-                    status, code = await answered(door, key, method, path, names)
-                    right = _right(caller, method, path, scope)
-                    assert code in right or str(status) in right, (caller, method, path, status, code, right)
-            assert len((await w.books()).events) == before
-            assert (await door.request(keys["atlas"], waiting))["state"] == "pending"
-            assert (await door.call("DELETE", f"/sessions/{held}", keys["atlas"])).status_code == 202
+                    answer = await stage.answer(token, method, path)
+                    found = _code(answer)
+                    assert found in right, (caller, method, path, answer.status_code, found, right)
+                    if caller not in (OWNER, APPROVER, ADMIN) and answer.status_code < 300:
+                        assert not [one for one in stage.secret if one in answer.text], (caller, method, path)
+            assert await _state(door) == before
+            async with w.ctx.db.read() as tx:
+                steps = {one.session_id: one.report.get("step") for one in await tx.scalars(select(Node))}
+            # A token speaks for its own machine and for no other.
+            assert (len(steps), steps.pop(stage.session) == STEP, list(steps.values())) == (2, False, [STEP])
+            assert (await door.call("DELETE", f"/sessions/{stage.names['session']}", stage.tokens[OWNER])).is_success
             await w.settle()
 
 
-def _right(caller: str, method: str, path: str, scope: str) -> set[str]:
-    """The codes (or successes) that a caller may get."""
-    of_somebody = "{request}" in path or "{session}" in path
-    if caller in ("revoked", "anonymous"):
+def _code(answer: httpx.Response) -> str:
+    """The code of a refusal, or the status of a success."""
+    if answer.is_success:
+        return str(answer.status_code)
+    return str(answer.json()["code"])
+
+
+async def _state(door: Door) -> tuple[Any, ...]:
+    books = await door.w.books()
+    return (
+        len(books.events),
+        [(one.id, one.state) for one in (*books.requests, *books.sessions, *books.instances)],
+        [one.id for one in books.grants],
+    )
+
+
+def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None:
+    """The codes (or successes) that a caller may get; None for what would change what the others look at."""
+    if path == CHECKIN:
+        return {"200"} if caller == NODE else {"unauthenticated"}
+    if not path.startswith(API) and path != "/metrics":
+        return {"200"}
+    if caller in STRANGERS or caller == NODE:
         return {"unauthenticated"}
     person = caller.startswith("operator:")
-    if (scope == "approvals:write" and not person) or (scope == "admin" and caller != "admin"):
+    if (scope == "approvals:write" and not person) or (scope in ("admin", "metrics:read") and caller != ADMIN):
         return {"scope_missing"}
-    if of_somebody and caller in ("hermes", "operator:eve"):
-        return {"unknown_id"}
-    if of_somebody and method == "GET":
+    if "{webhook}" in path:
+        return _of_webhook(caller, method, path)
+    if "{request}" in path or "{session}" in path:
+        return _of_somebody(caller, method, path)
+    if path == f"{API}/strays/{{stray}}/adopt" and caller == PERSON:
+        return {"not_an_approver"}
+    return HARMLESS
+
+
+def _of_webhook(caller: str, method: str, path: str) -> set[str] | None:
+    """A webhook is changed by whoever made it and by administrators; approvers see it."""
+    if caller in (OTHER, PERSON):
+        return {"unknown_webhook"}
+    if method == "GET":
         return {"200"}
-    if of_somebody:
+    assert (method, path) in HOOK_CHANGES
+    return {"not_yours"} if caller == APPROVER else None
+
+
+def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
+    if caller in (OTHER, PERSON):
+        return {"unknown_id"}
+    if method == "GET":
+        return {"200"}
+    if (method, path) in CHANGES:
         # Whoever only administers sees everything and ends nothing.
-        return {"not_yours"} if (method, path) in CHANGES else {"bad_word", "unknown_offer", "reason_needed"}
-    return {
-        "200",
-        "bad_word",
-        "bad_consumer",
-        "not_a_key",
-        "no_key",
-        "unknown_key",
-        "bad_url",
-        "bad_entry",
-        "unknown_webhook",
-        "reason_needed",
-        "bad_budget",
-        *({"not_an_approver"} if path == "/strays/{stray}/adopt" else ()),
-    }
+        return {"not_yours"} if caller == ADMIN else None
+    return {"bad_word", "unknown_offer", "reason_needed", *({"not_yours"} if caller == ADMIN else ())}

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from bot.services import sessions
 from bot.services.commands import Done
-from tests.api.door import Door
+from tests.api.door import Door, code_of
 from tests.support.world import ALICE, facts
 
 
@@ -26,3 +26,13 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
         own = (await door.call("GET", f"/costs{query}", key)).json()
         assert Decimal(own["month_usd"]) == 0
     assert (await door.call("GET", "/budgets", atlas)).json() == []
+    hermes = await door.key("hermes", "operator:hugo")
+    for key, name, period in (
+        (atlas, "atlas", "month"),
+        (root, "atlas", "year"),
+        (await door.key("operator:ada"), "atlas", "day"),
+    ):
+        own = await door.call("GET", f"/costs?consumer={name}&period={period}", key)
+        assert (own.status_code, Decimal(own.json()["month_usd"])) == (200, 0)
+    refused = await door.call("GET", "/costs?consumer=atlas", hermes)
+    assert (refused.status_code, code_of(refused)) == (403, "not_yours")

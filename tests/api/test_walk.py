@@ -139,7 +139,7 @@ async def test_a_key_of_its_own_for_one_machine(sqlite_db: Database, clock: Step
         w.wrap("vast", noting)
         async with opened(w) as door:
             atlas = await door.key()
-            registered = await door.call("PUT", "/ssh-key", atlas, json={"public_key": OTHER_LINE})
+            registered = await door.call("PUT", "/ssh-keys", atlas, json={"public_key": OTHER_LINE})
             assert registered.json()["code"] == "key_added"
             for more, sent in (({"ssh_public_key": LINE}, LINE), ({}, OTHER_LINE)):
                 request_id = await door.asked(atlas, candidates=["vast"], **more)

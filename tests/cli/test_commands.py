@@ -71,6 +71,7 @@ def test_every_command_loads_and_has_help(name: str) -> None:
     code, out, _ = run(name, "--help")
     assert code == 0
     assert "Usage" in out
+    assert "--install-completion" not in out
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:

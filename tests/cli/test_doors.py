@@ -151,7 +151,11 @@ async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     (running,) = (await t.read("sessions"))["items"]
     assert running["state"] == "running"
     assert running["ssh"]["command"] in await t.good("session", running["id"])
-    assert "is ordered" in await t.good("shutdown", running["id"])
+    (machine,) = await t.read("instances")
+    code, _, err = await t.run("shutdown", f"{machine['cloud']}:999")
+    assert (code, "is not an instance of a session here, so it is left alone" in err) == (1, True)
+    assert "is ordered" in await t.good("shutdown", f"{machine['cloud']}:{machine['ref']}")
+    assert (await t.read("session", machine["id"]))["id"] == running["id"]
     await t.w.run(150, 15)
     over = await t.read("session", running["id"])
     assert over["state"] == "terminated"
@@ -212,6 +216,7 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("audit", request_id),
         ("runs", "list"),
         ("instances",),
+        ("costs",),
         ("webhooks", "list"),
     ):
         t.far()

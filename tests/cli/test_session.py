@@ -68,6 +68,8 @@ def test_budgets_and_costs_are_printed(url: str) -> None:
 
     assert said("show") == "The policy sets no budget.\n"
     assert "$0.00 since" in said("costs")
+    alone = CliRunner().invoke(build(), ["costs", "--period", "month", "--consumer", "atlas"])
+    assert (alone.exit_code, alone.output) == (0, said("costs", "daily"))
     policy = Path("policy.yml")
     policy.write_text("policy: {budgets: {global: {daily: 50, monthly: 900}}}")
     assert "global: daily $2.00 of $50.00 (4 %), of that $2.00 reserved" in said("show")

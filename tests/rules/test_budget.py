@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.budget import Line, Period, begins, crossed, fits, problem, said, scopes_of, together
+from bot.rules.budget import Line, Period, View, begins, crossed, fits, problem, said, scopes_of, together
 from bot.rules.policy import Policy
 
 NOW = datetime(2026, 3, 2, 15, 30, 5, tzinfo=UTC)
@@ -49,6 +49,18 @@ def test_time_begins_with_the_day_or_the_month_or_never() -> None:
     assert begins(Period.DAILY, NOW) == datetime(2026, 3, 2, tzinfo=UTC)
     assert begins(Period.MONTHLY, NOW) == datetime(2026, 3, 1, tzinfo=UTC)
     assert (begins(Period.TOTAL, NOW), begins(Period.HOURLY, NOW)) == (None, None)
+
+
+def test_a_view_is_named_by_its_bucket_or_by_its_whole_time() -> None:
+    assert {view.value: view.period.value for view in View} == {
+        "hourly": "hourly",
+        "daily": "daily",
+        "monthly": "monthly",
+        "total": "total",
+        "day": "hourly",
+        "month": "daily",
+        "year": "monthly",
+    }
 
 
 def test_a_name_of_its_own_goes_before_the_star() -> None:

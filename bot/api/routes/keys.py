@@ -28,19 +28,19 @@ def _ssh(reply: Reply) -> SshKeyOut:
     return SshKeyOut(code=reply.code, sentence=reply.sentence, fingerprint=reply.data.get("fingerprint"))
 
 
-@router.get("/ssh-key", responses=refusals(404))
+@router.get("/ssh-keys", responses=refusals(404))
 async def ssh_key(desk: AtDesk, who: Reader) -> SshKeyOut:
     """The public SSH key that machines of this key's holder get."""
     return _ssh(await ssh_keys.show(desk.ctx, who.actor))
 
 
-@router.put("/ssh-key", responses=refusals())
+@router.put("/ssh-keys", responses=refusals())
 async def put_ssh_key(desk: AtDesk, who: Asker, body: SshKeyIn) -> SshKeyOut:
     """Register or replace it; machines that are created from now on accept it."""
     return _ssh(await ssh_keys.add(desk.ctx, AddKey(who.actor, body.public_key)))
 
 
-@router.delete("/ssh-key", responses=refusals(404))
+@router.delete("/ssh-keys", responses=refusals(404))
 async def delete_ssh_key(desk: AtDesk, who: Asker) -> SshKeyOut:
     """Forget it; machines that have it keep it."""
     return _ssh(await ssh_keys.remove(desk.ctx, who.actor))

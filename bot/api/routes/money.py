@@ -6,15 +6,18 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.problems import Refused
 from bot.api.routes.requests import done
 from bot.api.schemas import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, Done, FinishedOut
-from bot.rules.budget import Period, said
+from bot.rules.budget import View, said
 from bot.rules.scopes import Scope
 from bot.services import access, budgeting, budgets, costs
+from bot.services.commands import Reply
 from bot.services.consumers import Principal
+from ledger.values import Actor, ActorKind
 
 router = APIRouter(prefix="/api/v1", tags=["money"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
@@ -48,14 +51,23 @@ async def put_budget(desk: AtDesk, who: Admin, body: BudgetIn) -> Done:
 
 
 @router.get("/costs", responses=refusals())
-async def get_costs(desk: AtDesk, who: Reader, mine: bool = False, period: Period = Period.DAILY) -> CostsOut:
+async def get_costs(
+    desk: AtDesk,
+    who: Reader,
+    mine: bool = False,
+    period: View = View.DAILY,
+    consumer: Annotated[str, Query(max_length=40, description="Only this program's.", examples=["atlas"])] = "",
+) -> CostsOut:
     """What was booked, by owner, consumer, cloud, GPU, label and tool; with `mine` only one's own.
 
-    `period` is how it is cut: `hourly` the last 24 hours, `daily` this month, `monthly` the last twelve months, `total`
-    everything.
+    `period` is how it is cut: `hourly` (or `day`) the last 24 hours, `daily` (`month`) this month, `monthly` (`year`)
+    the last twelve months, `total` everything.
     """
     everybody = access.sees_all(desk.ctx.policy, who) and not mine
-    found = await costs.overview(desk.ctx, None if everybody else who.actor, period)
+    whose = None if everybody else who.actor
+    if consumer:
+        whose = await _program(desk, who, consumer)
+    found = await costs.overview(desk.ctx, whose, period.period)
     groups = {by: [_share(name, usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()}
     return CostsOut(
         period=found.period,
@@ -71,3 +83,13 @@ async def get_costs(desk: AtDesk, who: Reader, mine: bool = False, period: Perio
 
 def _share(name: str, amount_usd: Decimal) -> CostShare:
     return CostShare(name=name, usd=amount_usd)
+
+
+async def _program(desk: Desk, who: Principal, name: str) -> Actor:
+    """A program whose costs the principal may see: itself, one that they answer for, or any for who sees everything."""
+    actor = Actor(ActorKind.CONSUMER, name)
+    async with desk.ctx.db.read() as tx:
+        if not await access.may_see(tx, desk.ctx.policy, who, actor.ref):
+            sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."
+            raise Refused(Reply(False, "not_yours", sentence))
+    return actor

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import Field
 
 from bot.api.desk import AtDesk, caller, refusals
+from bot.api.once import Repeat, once
 from bot.api.problems import FieldProblem, Refused
 from bot.api.routes.requests import Limit, Named, done, found
 from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
@@ -188,18 +189,22 @@ async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> D
     return done(await recovery.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
 
 
-@router.post("/strays/{stray}/adopt", responses=refusals(404, 409))
-async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn) -> Done:
+@router.post("/strays/{stray}/adopt", response_model=Done, responses=refusals(404, 409))
+async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: Repeat) -> Any:
     """Keep a waiting instance as a session, with an approval of one's own. Its hours count from now."""
     ctx = desk.ctx
-    try:
-        hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
-        owner = person(body.owner) if body.owner else who.actor
-    except (BadWord, BadHolder) as error:
-        raise Refused(Reply(False, "bad_word", str(error))) from error
-    facts = DeciderFacts(who.actor)
-    command = Adopt(stray, hours, facts, owner, body.reason, desk.settings.channel)
-    return done(await adopt_stray(ctx, command))
+
+    async def keep(_command: str) -> tuple[int, Done]:
+        try:
+            hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
+            owner = person(body.owner) if body.owner else who.actor
+        except (BadWord, BadHolder) as error:
+            raise Refused(Reply(False, "bad_word", str(error))) from error
+        command = Adopt(stray, hours, DeciderFacts(who.actor), owner, body.reason, desk.settings.channel)
+        reply = await adopt_stray(ctx, command)
+        return 200, done(reply, url=f"/api/v1/sessions/{reply.data.get('session_id', '')}")
+
+    return await once(desk, who, key, f"POST /strays/{stray}/adopt {body.model_dump_json()}", keep)
 
 
 @router.post("/recover", responses=refusals())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query
-from fastapi.responses import JSONResponse
+from fastapi import APIRouter, Path, Query
 
 from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.once import Repeat, once
 from bot.api.problems import Refused
 from bot.api.routes.market import refused
 from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
@@ -16,7 +16,7 @@ from bot.api.views import request_out
 from bot.rules.approval import DeciderFacts, Decision
 from bot.rules.consumers import of as limits_of
 from bot.rules.scopes import Scope
-from bot.services import access, approvals, deciding, idempotency, provisioning
+from bot.services import access, approvals, deciding, provisioning
 from bot.services.commands import Cancel, Provision, Reply
 from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, completed, read_job
@@ -28,11 +28,12 @@ router = APIRouter(prefix="/api/v1", tags=["requests"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
-#: An id, or a unique ending of one, as every door takes it.
-Named = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["req_01k9x7m2q4d8s3f5"])]
+#: An id, or a unique ending of one, as every door takes it; an instance, also as `cloud:id`, names its session.
+Named = Annotated[
+    str, Path(pattern=r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$", examples=["req_01k9x7m2q4d8s3f5"])
+]
 Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", description="next_cursor of the last page.")]
 Limit = Annotated[int, Query(ge=1, le=100)]
-Repeat = Annotated[str, Header(min_length=1, max_length=200, alias="Idempotency-Key")]
 
 
 async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
@@ -52,47 +53,24 @@ def done(reply: Reply, **more: Any) -> Done:
     return Done(code=reply.code, sentence=reply.sentence, **{**said, **more})
 
 
-async def once(desk: Desk, who: Principal, sent: str, what: str) -> idempotency.Call:
-    """Begin a call with an Idempotency-Key. Raises `Refused` when the key belongs to another call."""
-    call = await idempotency.begin(desk.ctx, who.actor, sent, what)
-    if isinstance(call, Reply):
-        raise Refused(call)
-    return call
-
-
-def replayed(call: idempotency.Call) -> JSONResponse | None:
-    """The stored answer of a call that was answered before."""
-    if call.status is None or call.answer is None:
-        return None
-    headers = {"Idempotency-Replayed": "true"}
-    if call.answer.get("url"):
-        headers["Location"] = str(call.answer["url"])
-    return JSONResponse(call.answer, call.status, headers)
-
-
 @router.post("/sessions", status_code=202, response_model=Done, responses=refusals(409, 503))
 async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat) -> Any:
     """Ask for GPUs. The answer names the request, which waits for offers and then for a human to decide.
 
     More hours than the policy's cap also open an override request, which is decided first.
     """
-    call = await once(desk, who, key, f"POST /sessions {document.model_dump_json()}")
-    known = replayed(call)
-    if known is not None:
-        return known
-    actor = await _for_whom(desk, who, document.consumer)
-    try:
-        limits = limits_of(desk.ctx.policy.consumers, actor)
-        job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
-    except BadJob as error:
-        raise refused(error) from error
-    reply = await provisioning.provision(
-        desk.ctx, Provision(f"rest:{call.key}"[:128], actor, desk.settings.channel, job)
-    )
-    url = f"/api/v1/requests/{reply.data.get('request_id', '')}"
-    answer = done(reply, url=url).model_dump(mode="json")
-    await idempotency.finish(desk.ctx, call, 202, answer)
-    return JSONResponse(answer, 202, {"Location": url})
+
+    async def ask(command: str) -> tuple[int, Done]:
+        actor = await _for_whom(desk, who, document.consumer)
+        try:
+            limits = limits_of(desk.ctx.policy.consumers, actor)
+            job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
+        except BadJob as error:
+            raise refused(error) from error
+        reply = await provisioning.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
+        return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id', '')}")
+
+    return await once(desk, who, key, f"POST /sessions {document.model_dump_json()}", ask)
 
 
 async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
@@ -132,10 +110,6 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
 async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
-    call = await once(desk, who, key, f"POST /requests/{row.id}/approve {body.model_dump_json()}")
-    known = replayed(call)
-    if known is not None:
-        return known
     decision = deciding.Named(
         row.id,
         Decision.APPROVE,
@@ -146,9 +120,11 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
         cap_usd=Decimal(body.cap_usd) if body.cap_usd else None,
         reason=body.reason,
     )
-    answer = done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}").model_dump(mode="json")
-    await idempotency.finish(desk.ctx, call, 200, answer)
-    return JSONResponse(answer)
+
+    async def decide(_command: str) -> tuple[int, Done]:
+        return 200, done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}")
+
+    return await once(desk, who, key, f"POST /requests/{row.id}/approve {body.model_dump_json()}", decide)
 
 
 @router.post("/requests/{request}/reject", responses=refusals(404, 409))

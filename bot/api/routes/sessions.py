@@ -8,15 +8,16 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.once import Repeat, once
 from bot.api.problems import FieldProblem, Refused
-from bot.api.routes.requests import Cursor, Limit, Named, Repeat, done, found, once, replayed
+from bot.api.routes.requests import Cursor, Limit, Named, done, found
 from bot.api.schemas import Done, DoneIn, ExtendIn, Page, SessionOut
 from bot.api.views import session_out
 from bot.rules.approval import DeciderFacts
 from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import Scope
 from bot.rules.switching import Order
-from bot.services import access, extending, idempotency, switching
+from bot.services import access, extending, switching
 from bot.services import sessions as service
 from bot.services.commands import Done as WorkDone
 from bot.services.commands import Extend, Reply, Switch, Terminate
@@ -69,24 +70,20 @@ async def end(desk: AtDesk, who: Owner, session: Named) -> Done:
 async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: Repeat) -> Any:
     """Ask for more time. 202: people decide about it, in the request that is named; 200: it was approved already."""
     row = await _held(desk, who, session)
-    call = await once(desk, who, key, f"POST /sessions/{row.id}/extend {body.model_dump_json()}")
-    known = replayed(call)
-    if known is not None:
-        return known
     policy = desk.ctx.policy
-    try:
-        hours = KEYS["hours"].read(plain(body.hours), policy)["hours"]
-    except BadWord as error:
-        wrong = [FieldProblem(field="hours", sentence=str(error))]
-        raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
-    command = Extend(f"rest:{call.key}"[:128], row.id, hours, DeciderFacts(who.actor), body.reason)
-    reply = await extending.extend(desk.ctx, command)
-    request_id = reply.data.get("request_id")
-    url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
-    status = 202 if request_id else 200
-    answer = done(reply, url=url, session_id=row.id).model_dump(mode="json")
-    await idempotency.finish(desk.ctx, call, status, answer)
-    return JSONResponse(answer, status, {"Location": url})
+
+    async def ask(command: str) -> tuple[int, Done]:
+        try:
+            hours = KEYS["hours"].read(plain(body.hours), policy)["hours"]
+        except BadWord as error:
+            wrong = [FieldProblem(field="hours", sentence=str(error))]
+            raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
+        reply = await extending.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
+        request_id = reply.data.get("request_id")
+        url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
+        return 202 if request_id else 200, done(reply, url=url, session_id=row.id)
+
+    return await once(desk, who, key, f"POST /sessions/{row.id}/extend {body.model_dump_json()}", ask)
 
 
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
@@ -104,16 +101,25 @@ async def stop(desk: AtDesk, who: Owner, session: Named) -> Done:
     return await _switch(desk, who, session, Order.STOP)
 
 
-@router.post("/sessions/{session}/start", status_code=202, responses=refusals(404, 409))
-async def start(desk: AtDesk, who: Owner, session: Named) -> Done:
+@router.post("/sessions/{session}/start", status_code=202, response_model=Done, responses=refusals(404, 409))
+async def start(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
     """Start its stopped machine again, within what was approved."""
-    return await _switch(desk, who, session, Order.START)
+    return await _switch_once(desk, who, session, Order.START, key)
 
 
-@router.post("/sessions/{session}/restart", status_code=202, responses=refusals(404, 409))
-async def restart(desk: AtDesk, who: Owner, session: Named) -> Done:
+@router.post("/sessions/{session}/restart", status_code=202, response_model=Done, responses=refusals(404, 409))
+async def restart(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
     """Restart its machine in place."""
-    return await _switch(desk, who, session, Order.RESTART)
+    return await _switch_once(desk, who, session, Order.RESTART, key)
+
+
+async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, key: str) -> JSONResponse:
+    row = await _held(desk, who, session)
+
+    async def switch(_command: str) -> tuple[int, Done]:
+        return 202, await _switch(desk, who, row.id, order)
+
+    return await once(desk, who, key, f"POST /sessions/{row.id}/{order}", switch)
 
 
 async def _switch(desk: Desk, who: Principal, session: str, order: Order) -> Done:
