@@ -45,7 +45,7 @@ def set_(
 @app.command("costs")
 @costs_app.command()
 def costs_(
-    when: Annotated[View | None, typer.Argument(metavar="[PERIOD]", help="The same as --period.")] = None,
+    cut: Annotated[View | None, typer.Argument(metavar="[PERIOD]", help="The same as --period.")] = None,
     period: Annotated[
         View, typer.Option(help="day: 24 hours by the hour; month: this month by the day; year: 12 months; total.")
     ] = View.MONTH,
@@ -54,7 +54,7 @@ def costs_(
     as_json: Json = False,
 ) -> None:
     """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
-    view = when or period
+    view = cut or period
     said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
     found = spoken(lambda door: door.get("/costs", **said))
     if as_json:

@@ -168,7 +168,9 @@ async def _state(door: Door) -> tuple[Any, ...]:
     books = await door.w.books()
     return (
         len(books.events),
-        [(one.id, one.state) for one in (*books.requests, *books.sessions, *books.instances)],
+        [(one.id, one.state) for one in books.requests],
+        [(one.id, one.state) for one in books.sessions],
+        [(one.id, one.state, one.wanted) for one in books.instances],
         [one.id for one in books.grants],
     )
 

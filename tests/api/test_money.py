@@ -33,6 +33,6 @@ async def test_costs_are_ones_own_or_everybodys(sqlite_door: Door) -> None:
         (await door.key("operator:ada"), "atlas", "day"),
     ):
         own = await door.call("GET", f"/costs?consumer={name}&period={period}", key)
-        assert (own.status_code, Decimal(own.json()["month_usd"])) == (200, 0)
+        assert (own.status_code, Decimal(own.json()["month_usd"])) == (200, Decimal(0))
     refused = await door.call("GET", "/costs?consumer=atlas", hermes)
     assert (refused.status_code, code_of(refused)) == (403, "not_yours")
