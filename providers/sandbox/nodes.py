@@ -13,6 +13,8 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -26,20 +28,25 @@ TIMEOUT_S = 3.0
 ENV_FILE = "/env"
 
 
-def exported(cloud_init: Any) -> dict[str, str]:
+def exported(cloud_init: Any) -> Mapping[str, str]:
     """The variables that a cloud-init document, as text or as its value, lets its machine export."""
-    if isinstance(cloud_init, str):
-        try:
-            cloud_init = json.loads(cloud_init.partition("\n")[2] or "{}")
-        except ValueError:
-            return {}
+    return _exported(cloud_init if isinstance(cloud_init, str) else f"\n{json.dumps(cloud_init)}")
+
+
+@lru_cache(maxsize=256)
+def _exported(text: str) -> Mapping[str, str]:
+    """Kept, because it is asked at every request to a cloud and reading it takes longer than many an answer."""
+    try:
+        cloud_init = json.loads(text.partition("\n")[2] or "{}")
+    except ValueError:
+        return {}
     files = cloud_init.get("write_files") or () if isinstance(cloud_init, Mapping) else ()
     found: dict[str, str] = {}
     for file in files:
         if str(file.get("path", "")).endswith(ENV_FILE):
             words = shlex.split(str(file.get("content", "")))
             found |= dict(word.split("=", 1) for word in words if "=" in word)
-    return found
+    return MappingProxyType(found)
 
 
 @dataclass
@@ -117,6 +124,8 @@ class Nodes:
         self._clock = clock
         self._client: httpx.AsyncClient | None = None
         self.running: dict[str, Node] = {}
+        #: Least seconds between two reports of one agent: a run over weeks sets it higher than an answer asks for.
+        self.every_s = 0.0
 
     async def match(self, prefix: str, environments: Mapping[str, Mapping[str, str]]) -> None:
         """Run agents on exactly these machines among those whose key starts so, and let those report that are due."""
@@ -139,7 +148,7 @@ class Nodes:
         return node
 
     async def _check_in(self, node: Node, now: datetime) -> None:
-        node.next_at = now + timedelta(seconds=60)
+        node.next_at = now + timedelta(seconds=max(60, self.every_s))
         node.work(now)
         if node.silent:
             return
@@ -154,7 +163,7 @@ class Nodes:
         node.status = answer.status_code
         if answer.status_code == httpx.codes.OK:
             said = answer.json()
-            node.next_at = now + timedelta(seconds=said["next_in_s"])
+            node.next_at = now + timedelta(seconds=max(said["next_in_s"], self.every_s))
             node.obey(said, now)
 
     async def close(self) -> None:

@@ -1,0 +1,202 @@
+"""One life of the service after another on one ledger: the object graph is dropped, and built anew from the database.
+
+The jobs are production's own table. Time jumps to whatever comes next: a row that is due, a cloud that is to be looked
+at, a job with a pace of its own, or something that a person or a fault does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sqlalchemy import String, func, literal, select, type_coerce, union_all
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bot import wiring
+from bot.api.app import build_api
+from bot.api.desk import ApiSettings, Desk
+from bot.rules.labels import LabelKey
+from bot.rules.policy import Policy, Timing
+from bot.services.context import Context
+from bot.services.switching import SWITCHABLE
+from bot.ticker.schedule import Job
+from bot.ticker.sweeps import CloudWatch, jobs
+from ledger.db import Database
+from ledger.models import Instance, Notification, Request, Session
+from ledger.states import InstanceState, NotificationState, RequestState, SessionState
+from providers.pacing import LocalPacer
+from providers.registry import REGISTRY
+from providers.sandbox.engine import SandboxCloud
+from tests.e2e.month.board import Board
+from tests.support.clock import SteppedClock
+
+CHANNEL = "C0GPU"
+LABELS = LabelKey("mnth", b"a label key for tests only")
+#: Shortest jump: the pause of production's ticker.
+TICK = timedelta(seconds=1)
+#: How often a job with a pace of its own runs here, in seconds. What a month would run a million times is run less
+#: often, and no more seldom than what is promised about it allows.
+PACE_S: Mapping[str, float] = {
+    "drift": 300,
+    "agents": 120,
+    "metering": 600,
+    "rollup": 600,
+    "seals": 10800,
+    "digests": 1800,
+    "bills": 3600,
+    "cost-ledger": 21600,
+    "webhook-log": 21600,
+    "answers": 21600,
+    "webhooks": 3600,
+    "webhook-deliveries": 3600,
+}
+#: Which rows a job works on that has no pace: it runs when one is due.
+WORKS_ON: Mapping[str, tuple[type, frozenset[object]]] = {
+    "quotes": (Request, frozenset({RequestState.QUOTING})),
+    "expiry": (Request, frozenset({RequestState.PENDING})),
+    "creates": (Instance, frozenset({InstanceState.READY, InstanceState.SENDING})),
+    "unclear-creates": (Instance, frozenset({InstanceState.UNKNOWN})),
+    "terminations": (Instance, frozenset({InstanceState.TERMINATING})),
+    "orders": (Instance, frozenset(SWITCHABLE)),
+    "deadlines": (Session, frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})),
+    "outbox": (Notification, frozenset({NotificationState.PENDING})),
+}
+_TABLES = (Request, Instance, Session, Notification)
+_DUE = union_all(
+    *(
+        select(literal(model.__name__), type_coerce(model.state, String), func.min(model.due_at))
+        .where(model.due_at.is_not(None))
+        .group_by(model.state)
+        for model in _TABLES
+    )
+)
+
+
+class Switch:
+    """Where the machines' check-ins go: to the API of the life that runs, and nowhere between two lives."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        await (self.app or PlainTextResponse("down", 503))(scope, receive, send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    for answer in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{answer}.complete"})
+
+
+@dataclass
+class Life:
+    """One process: its own connections, adapters, catalog, hints and watches."""
+
+    ctx: Context
+    clock: SteppedClock
+    table: list[Job]
+    watches: Mapping[str, CloudWatch]
+    next_at: dict[str, datetime] = field(default_factory=dict)
+    #: How often each job ran, and how many rows it worked on.
+    ran: dict[str, list[int]] = field(default_factory=dict)
+    #: When a row of each job is due, as of the last look.
+    _seen: dict[str, datetime] = field(default_factory=dict)
+
+    async def next_moment(self) -> datetime:
+        """When something is to be done here next."""
+        now = self.clock.now()
+        soon = [*self.next_at.values(), *self._seen.values()]
+        soon += [watch._next_at or now for watch in self.watches.values()]  # noqa: SLF001 # Its pace is its own.
+        return min(soon, default=now)
+
+    async def turn(self) -> None:
+        """Run what is due now, and what that makes due at once."""
+        for _ in range(8):
+            names = await self._wanted()
+            if not names:
+                return
+            for job in self.table:
+                if job.name in names:
+                    await self._run(job)
+
+    async def _wanted(self) -> set[str]:
+        now = self.clock.now()
+        names = {name for name, at in self.next_at.items() if at <= now}
+        self._seen = await self._due()
+        names |= {name for name, at in self._seen.items() if at <= now}
+        rung = [job for job in self.table if any(hint.is_set() for hint in job.hints)]
+        for job in rung:
+            if job.hurry is not None:
+                job.hurry()
+        for job in rung:
+            for hint in job.hints:
+                hint.clear()
+        for name, watch in self.watches.items():
+            at = watch._next_at  # noqa: SLF001
+            if at is None or at <= now:
+                names.add(name)
+        return names
+
+    async def _run(self, job: Job) -> None:
+        if job.name in PACE_S:
+            self.next_at[job.name] = self.clock.now() + timedelta(seconds=PACE_S[job.name])
+        done = await job.run()
+        count = self.ran.setdefault(job.name, [0, 0])
+        count[0] += 1
+        count[1] += done
+
+    async def _due(self) -> dict[str, datetime]:
+        async with self.ctx.db.read() as tx:
+            found = {(name, state): at for name, state, at in await tx.execute(_DUE)}
+        due: dict[str, datetime] = {}
+        for name, (model, states) in WORKS_ON.items():
+            moments = [found[model.__name__, state] for state in states if (model.__name__, state) in found]
+            if moments:
+                due[name] = min(moments)
+        return due
+
+    async def drop(self) -> None:
+        """The process is gone: nothing is finished, only what the machine would close is closed."""
+        await self.ctx.db.close()
+        for provider in self.ctx.providers.values():
+            await provider.close()
+
+
+def begin(
+    db_url: str,
+    clock: SteppedClock,
+    clouds: Mapping[str, SandboxCloud],
+    clouds_url: str,
+    board: Board,
+    policy: Policy,
+    timing: Timing,
+    switch: Switch,
+    node_url: str,
+) -> Life:
+    """A new process on the ledger."""
+    pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
+    providers = {
+        name: REGISTRY[name].connect(cloud.environment(f"{clouds_url}/{name}"), clock, pacer)
+        for name, cloud in clouds.items()
+    }
+    db = Database(db_url)
+    ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
+    switch.app = build_api(Desk(ctx, ApiSettings(CHANNEL)), {})
+    table = jobs(ctx, board, None)
+    watches = {job.name: job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
+    life = Life(ctx, clock, table, watches)
+    life.next_at = {job.name: clock.now() for job in table if job.name in PACE_S}
+    return life
+
+
+async def settle_tasks() -> None:
+    """Give what was started in the background its turns."""
+    for _ in range(5):
+        await asyncio.sleep(0)

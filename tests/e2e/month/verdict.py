@@ -1,0 +1,219 @@
+"""What the month must have kept, judged from the ledger, from what was shown, and from the clouds' own books."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from statistics import median
+
+from bot.services import invariants, reconciling
+from bot.services.invariants.money import SPENT
+from ledger.audit import Books, read_books
+from ledger.models import Instance
+from ledger.states import InstanceState, NotificationKind, SessionState
+from providers.sandbox.engine import TrueInstance, truth
+from tests.e2e.month.faults import Injector
+from tests.e2e.month.people import People
+from tests.e2e.month.town import Month
+
+LATE = timedelta(minutes=5)
+#: Ends that people, the policy or the approval ordered.
+DUE_ENDS = frozenset(
+    {"reservation_over", "hours_cap", "budget_cap", "drift_unconfirmed", "asked", "idle", "completed", "work_failed"}
+)
+MOST_TO_READY_S = 180.0
+LEAST_READY = 0.95
+
+
+@dataclass
+class Line:
+    """One cloud's line of the table."""
+
+    cloud: str
+    asked: int = 0
+    approved: int = 0
+    ready: int = 0
+    waits_s: list[float] = field(default_factory=list)
+    late: int = 0
+    ledger_usd: Decimal = Decimal(0)
+    bill_usd: Decimal = Decimal(0)
+    unreconciled: int = 0
+    faults: int = 0
+
+
+@dataclass
+class Verdict:
+    """The table and everything that is wrong."""
+
+    lines: dict[str, Line]
+    broken: list[str] = field(default_factory=list)
+
+
+async def judge(month: Month, people: People, injector: Injector) -> Verdict:
+    """Look at everything."""
+    ctx = month.life.ctx
+    books = await read_books(ctx.db)
+    found = await invariants.check(ctx.db, month.clock, truth(month.engine, month.clouds.values()), is_settled=True)
+    verdict = Verdict({cloud: Line(cloud) for cloud in month.clouds})
+    # The bill is judged below, by session, where clouds differ in what they tell.
+    verdict.broken += [str(one) for one in found if one.rule != "the ledger agrees with the bill"]
+    verdict.broken += people.unexpected
+    _stories(verdict, people)
+    true = {(item.cloud, item.ref): item for cloud in month.clouds.values() for item in cloud.instances()}
+    _ends(verdict, month, books, true.values())
+    _kills(verdict, books, injector)
+    _told(verdict, month, books)
+    _bills(verdict, month, books, true)
+    for (cloud, _), number in (Counter(month.engine.faults.bitten) + month.injected).items():
+        if cloud in verdict.lines:
+            verdict.lines[cloud].faults += number
+    return verdict
+
+
+def _stories(verdict: Verdict, people: People) -> None:
+    for story in people.stories.values():
+        line = verdict.lines[story.cloud]
+        line.asked += 1
+        line.approved += bool(story.clicked_at)
+        line.ready += story.ready_at is not None
+        if story.clicked_at and story.ready_at:
+            line.waits_s.append((story.ready_at - story.clicked_at[0]).total_seconds())
+    approved, ready = (sum(getattr(line, name) for line in verdict.lines.values()) for name in ("approved", "ready"))
+    if ready < LEAST_READY * approved:
+        verdict.broken.append(f"ready: {ready} of {approved} approved requests got there")
+    waits = [wait for line in verdict.lines.values() for wait in line.waits_s]
+    if waits and median(waits) >= MOST_TO_READY_S:
+        verdict.broken.append(f"click to ready: the median is {median(waits):.0f} s")
+
+
+def _ends(verdict: Verdict, month: Month, books: Books, true: Iterable[TrueInstance]) -> None:
+    """No instance outlives its end by more than five minutes of reachable cloud."""
+    rows = {row.label: row for row in books.instances}
+    sessions = {session.id: session for session in books.sessions}
+    for item in true:
+        row = next((rows[label] for label in rows if item.name and item.name.lower().endswith(label)), None)
+        if row is None:
+            continue
+        if not month.life.ctx.providers[item.cloud].capabilities.terminate:
+            continue  # Its pushed timeout is its end.
+        end = _end_of(row, item, sessions[row.session_id].deadline)
+        over = (item.ended_at or month.now) - max(end, item.created_at) - _dark(month, item.cloud, end, item.ended_at)
+        if over > LATE:
+            verdict.lines[item.cloud].late += 1
+            verdict.broken.append(
+                f"late: {item.cloud} {item.ref} of {row.id} ({row.state}, {row.outcome_code}) outlived {end:%d %H:%M:%S}"
+                f" by {over}"
+            )
+
+
+def _end_of(row: Instance, item: TrueInstance, deadline: datetime | None) -> datetime:
+    """When this instance should have ended: by order, by approval, or because nobody holds it."""
+    if row.ref != item.ref:
+        return row.live_at or row.ended_at or item.created_at
+    ends = [at for at in (row.terminate_asked_at, deadline) if at is not None]
+    return min(ends, default=row.ended_at or item.created_at)
+
+
+def _dark(month: Month, cloud: str, since: datetime, until: datetime | None) -> timedelta:
+    """How long the cloud could not be reached, or nobody ran, between two moments."""
+    found = timedelta(0)
+    for start, end in (*month.dark[cloud], *month.absent):
+        found += max(min(end, until or month.now) - max(start, since), timedelta(0))
+    return found
+
+
+def _kills(verdict: Verdict, books: Books, injector: Injector) -> None:
+    """What was ready and paid for ends by an order of people or policy, or because its cloud was made to fail."""
+    for row in books.instances:
+        if row.reachable_at is None or row.terminate_asked_at is None or row.outcome_code in DUE_ENDS:
+            continue
+        if (row.cloud, str(row.ref)) not in injector.disturbed and row.outcome_code != "billed_above_cap":
+            verdict.broken.append(f"killed: {row.cloud} {row.ref} of {row.id}: {row.outcome_code}: {row.outcome}")
+
+
+def _told(verdict: Verdict, month: Month, books: Books) -> None:
+    """Every end by the clock was tried to be told before the order, and nothing was shown twice."""
+    tried: dict[str, datetime] = {}
+    for shown in month.board.attempts:
+        if shown.kind in (NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED):
+            session_id = shown.subject.partition("/")[0]
+            tried[session_id] = min(tried.get(session_id, shown.at), shown.at)
+    for event in books.events:
+        if event.kind != "session.moved" or event.after != SessionState.TERMINATING:
+            continue
+        if event.actor == "system:scheduler" and not tried.get(event.subject, event.at) < event.at:
+            verdict.broken.append(f"unannounced: {event.subject} was ended at {event.at} and nobody was told before")
+    twice = Counter((one.id, one.version) for one in month.board.attempts if one.arrived)
+    kinds = {one.id: one.kind for one in month.board.attempts}
+    verdict.broken += [f"shown twice: {kinds[one]} {one} version {v}" for (one, v), n in twice.items() if n > 1]
+    pages: dict[tuple[str, str], datetime] = {}
+    for one in month.board.attempts:
+        if one.arrived and one.kind == NotificationKind.OPERATOR_PAGE:
+            before = pages.get((one.subject, one.text))
+            if before is not None and one.at - before < timedelta(seconds=month.timing.recovery_page_s):
+                verdict.broken.append(f"paged twice: {one.subject}: {one.text}")
+            pages[one.subject, one.text] = one.at
+
+
+def _bills(verdict: Verdict, month: Month, books: Books, true: dict[tuple[str, str], TrueInstance]) -> None:
+    """By session and by cloud: what was booked is what was billed, or is known to lie between two amounts."""
+    booked: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for entry in books.entries:
+        if entry.kind in SPENT:
+            key = entry.debit if entry.debit.startswith("loss:") else str(entry.instance_id)
+            booked[key] += -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
+    sessions: defaultdict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
+    ours = [(row.cloud, row.ref, row.session_id, row.id, row) for row in books.instances if row.ref]
+    ours += [(one.cloud, one.ref, one.instance_id or one.id, f"loss:{one.id}", None) for one in books.strays]
+    seen: set[tuple[str, str]] = set()
+    for cloud, ref, session_id, key, row in ours:
+        item = true.get((cloud, str(ref)))
+        bill = item.total_usd if item is not None and (cloud, str(ref)) not in seen else Decimal(0)
+        seen.add((cloud, str(ref)))
+        limits = reconciling.bounds(month.life.ctx, row) if row is not None and row.state is InstanceState.GONE else None
+        sums = sessions[cloud, session_id]
+        low, high = limits or (booked[key], booked[key])
+        sums[0], sums[1], sums[2], sums[3] = sums[0] + booked[key], sums[1] + bill, sums[2] + low, sums[3] + high
+    for (cloud, session_id), (mine, bill, low, high) in sessions.items():
+        line = verdict.lines[cloud]
+        line.ledger_usd += mine
+        line.bill_usd += bill
+        if low != high:
+            line.unreconciled += 1
+            fits = low - Decimal("0.01") <= bill <= high + Decimal("0.01")
+        else:
+            fits = abs(mine - bill) <= max(bill / 100, Decimal("0.05"))
+        if not fits:
+            verdict.broken.append(
+                f"bill: {cloud} session {session_id}: booked {mine:.4f} [{low:.4f}, {high:.4f}], billed {bill:.4f}"
+            )
+    for line in verdict.lines.values():
+        if not line.unreconciled and abs(line.ledger_usd - line.bill_usd) > line.bill_usd / 100:
+            verdict.broken.append(f"bill: {line.cloud}: booked {line.ledger_usd:.2f}, billed {line.bill_usd:.2f}")
+    unseen = [item for key, item in true.items() if key not in seen and item.total_usd > Decimal("0.01")]
+    verdict.broken += [f"unknown: {item.cloud} {item.ref} cost {item.total_usd:.4f}, and nobody saw it" for item in unseen]
+
+
+def table(verdict: Verdict, month: Month, injector: Injector) -> str:
+    """The month in lines that people read."""
+    head = ("cloud", "asked", "approved", "ready", "share", "to ready", "late", "ledger $", "bill $", "off", "unrec.", "faults")
+    rows = [head]
+    for line in verdict.lines.values():
+        share = f"{line.ready / line.approved:.1%}" if line.approved else "-"
+        wait = f"{median(line.waits_s):.0f} s" if line.waits_s else "-"
+        off = f"{(line.ledger_usd - line.bill_usd) / line.bill_usd:+.2%}" if line.bill_usd else "-"
+        money = (f"{line.ledger_usd:.2f}", f"{line.bill_usd:.2f}", off)
+        counts = (line.asked, line.approved, line.ready, share, wait, line.late, *money, line.unreconciled, line.faults)
+        rows.append((line.cloud, *map(str, counts)))
+    widths = [max(len(row[number]) for row in rows) for number in range(len(head))]
+    text = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    bitten = Counter(month.engine.faults.bitten) + month.injected
+    names: Counter[str] = Counter()
+    for (_, name), number in bitten.items():
+        names[name] += number
+    said = ", ".join(f"{name} {number}" for name, number in sorted(names.items()))
+    rules = ", ".join(f"{cloud}: {name}" for cloud, name in injector.rules) or "none"
+    return "\n".join([f"seed {month.seed}; {month.lives} lives; rules drawn: {rules}", *text, f"faults: {said}"])
