@@ -38,9 +38,9 @@ test: $(READY) ## Run every test, with the coverage gates.
 	@$(BIN)/python tests/support/chromium.py
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
 
-soak: $(READY) ## The tests that kill, race and repeat, at full size.
+soak: $(READY) ## The tests that kill, race and repeat, at full size, and thirty days in one run (MONTH_SEED plays one again).
 	@$(BIN)/python tests/support/chromium.py
-	@exec $(BIN)/python -m pytest -n $(WORKERS) --soak --timeout 600 tests/e2e tests/faults tests/services
+	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 tests/e2e tests/faults tests/services
 
 bench: $(READY) ## Measure: the market, ranking 100,000 offers, throughput (with GPU_SHOPPER_DATA), 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

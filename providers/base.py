@@ -76,6 +76,8 @@ class Capabilities:
     batch: bool = False
     #: Longest run of a batch cloud in seconds: one whose own timeout is not known is over after it.
     run_max_s: int = 0
+    #: What `charges` says is worked out, from times in the cloud's own log: they are believed, and no amount is.
+    charges_derived: bool = False
     #: Nothing is paid; an offer's `available_for_s` is what is left of the free hours.
     free: bool = False
     #: The call that ends billing for good; `stop` alone never does where storage is billed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +15,7 @@ from tests.support import canaries, network
 from tests.support.clock import SteppedClock
 from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqlite, postgres_template
 from tests.support.matrix import sample_clouds
+from tests.support.tables import print_tables
 
 network.install()
 # How long an example takes is the machine's doing; a test that hangs is ended by its timeout.
@@ -32,8 +34,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """No test may make the program say a credential."""
+    """No test may make the program say a credential; a test that has no small version is left out without `--soak`."""
     canaries.watch(config)
+    config.addinivalue_line("markers", "soak: runs with --soak only")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What takes many minutes runs when it is asked for."""
+    if item.get_closest_marker("soak") is not None and not item.config.getoption("--soak"):
+        pytest.skip("runs with --soak only")
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """What tests made for people to read."""
+    if config.getoption("--soak"):
+        print_tables(terminalreporter)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,7 +25,7 @@ from bot.services import budgets
 from bot.services.context import Context
 from bot.services.costs import shortened
 from bot.services.digest_document import DigestDocument, Ended, Found, Running, Shares
-from bot.services.reconciling import bounds
+from bot.services.reconciling import bounds, is_silent
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
 from ledger.reporting import Held, Over, any_before, gone_at, held, over, stops, strays_found
@@ -149,7 +149,7 @@ async def _anomalies(
 async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]:
     """What ended at clouds that never say what they charged, with the least and most that it can have cost."""
     able = {name: provider.capabilities for name, provider in ctx.providers.items()}
-    silent = [name for name, cloud in able.items() if not (cloud.charges or cloud.free)]
+    silent = [name for name, cloud in able.items() if is_silent(cloud)]
     found = []
     for row in (await gone_at(tx, silent, window.since, window.until))[:LISTED]:
         between = bounds(ctx, row)

@@ -6,7 +6,7 @@ import logging
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.metering import so_far
+from bot.rules.metering import amount, so_far
 from bot.rules.reconcile import Line, between, corrections, is_late, is_whole
 from bot.rules.wording import usd
 from bot.services.context import Context
@@ -17,7 +17,7 @@ from ledger.models import Instance
 from ledger.states import NotificationKind
 from ledger.values import SYSTEM, short_id
 from ledger.writes import Tx, book
-from providers.base import BillingStart, Provider
+from providers.base import BillingStart, Capabilities, Provider
 from providers.errors import ProviderError
 
 #: How far back bills are read again at each look: late lines come within days.
@@ -63,11 +63,12 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
     async with ctx.db.read() as tx:
         found = await accounts(tx, provider.name, provider.account, now - COMPARED)
     done = 0
+    able = provider.capabilities
     for account in found:
-        if _wanted(account):
+        if _wanted(account, able):
             async with ctx.db.write() as tx:
-                done += await _correct(tx, account.row.id, now)
-    late = [account for account in found if _is_late(account, now)]
+                done += await _correct(tx, account.row.id, able, now)
+    late = [account for account in found if _is_late(account, able, now)]
     if late:
         async with ctx.db.write() as tx:
             for account in late:
@@ -75,30 +76,48 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
     return done
 
 
-def _lines(account: Account) -> list[Line]:
-    return [Line(one.component, one.amount_usd, one.begins, one.ends) for one in account.lines]
-
-
-def _whole(account: Account) -> bool:
+def _lines(account: Account, able: Capabilities) -> list[Line]:
+    """The bill of one instance. Where a cloud gives times alone, they cost what the instance was rented at: the price
+    of its type may have changed since.
+    """
     row = account.row
-    return is_whole(_lines(account), row.billing_from, row.ended_at or row.created_at)
+    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    return [
+        Line(
+            one.component,
+            amount(_seconds(one.begins, one.ends), gpu_usd_h, able.billing) if able.charges_derived else one.amount_usd,
+            one.begins,
+            one.ends,
+        )
+        for one in account.lines
+    ]
 
 
-def _wanted(account: Account) -> dict[str, Decimal]:
-    return corrections(account.booked_usd, _lines(account), whole=_whole(account)) if account.lines else {}
+def _seconds(begins: datetime, ends: datetime) -> Decimal:
+    return Decimal(str((ends - begins) / timedelta(seconds=1)))
 
 
-def _is_late(account: Account, now: datetime) -> bool:
+def _whole(account: Account, lines: list[Line]) -> bool:
     row = account.row
+    return is_whole(lines, row.billing_from, row.ended_at or row.created_at)
+
+
+def _wanted(account: Account, able: Capabilities) -> dict[str, Decimal]:
+    lines = _lines(account, able)
+    return corrections(account.booked_usd, lines, whole=_whole(account, lines)) if lines else {}
+
+
+def _is_late(account: Account, able: Capabilities, now: datetime) -> bool:
+    row, lines = account.row, _lines(account, able)
     costs = sum(account.booked_usd.values(), Decimal(0)) > 0
-    return costs and is_late(row.ended_at or row.created_at, now, _lines(account), whole=_whole(account))
+    return costs and is_late(row.ended_at or row.created_at, now, lines, whole=_whole(account, lines))
 
 
-async def _correct(tx: Tx, instance_id: str, now: datetime) -> int:
+async def _correct(tx: Tx, instance_id: str, able: Capabilities, now: datetime) -> int:
     """Judge it again with the row locked, so that two replicas correct it once."""
     account = await account_of(tx, instance_id)
     row, number, done = account.row, await corrected(tx, instance_id), 0
-    for component, difference in _wanted(account).items():
+    for component, difference in _wanted(account, able).items():
         number += 1
         mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
         done += await book(
@@ -119,15 +138,22 @@ async def _correct(tx: Tx, instance_id: str, now: datetime) -> int:
     return done
 
 
+def is_silent(able: Capabilities) -> bool:
+    """Whether a cloud that is paid never says what it charged."""
+    return not able.free and (not able.charges or able.charges_derived)
+
+
 def bounds(ctx: Context, row: Instance) -> tuple[Decimal, Decimal] | None:
     """The least and most that an instance that is gone can have cost; None where its cloud says what it charged, or
     charges nothing. What lies between is *unreconciled*.
     """
     provider = ctx.providers.get(row.cloud)
-    if provider is None or provider.capabilities.charges or provider.capabilities.free or row.ended_at is None:
+    if provider is None or not is_silent(provider.capabilities) or row.ended_at is None:
         return None
-    rule = provider.capabilities.billing
-    ran_at = row.sent_at if rule.starts is BillingStart.CREATE else row.reachable_at or row.billing_from
+    rule, derived = provider.capabilities.billing, provider.capabilities.charges_derived
+    # Times from a log say when it was made and ended, and not from when on it was billed.
+    from_create = rule.starts is BillingStart.CREATE and not derived
+    ran_at = row.sent_at if from_create else row.reachable_at or (None if derived else row.billing_from)
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
     least, most = between(row.sent_at, ran_at, row.terminate_asked_at, row.ended_at, gpu_usd_h, rule)
     disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)

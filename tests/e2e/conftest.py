@@ -20,8 +20,9 @@ collect_ignore = [] if find() else ["test_browser.py"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Walks of real processes take turns at the databases."""
+    """Walks of real processes take turns at the databases; what takes longest begins first."""
     take_turns(config, items, [item for item in items if item.path.parent == HERE])
+    items.sort(key=lambda item: item.get_closest_marker("soak") is None)
 
 
 @pytest.fixture(scope="session")

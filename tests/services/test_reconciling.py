@@ -9,6 +9,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, cast
 
+import pytest
+
 from bot.services import reconciling
 from ledger.models import Instance
 from ledger.states import NotificationKind
@@ -128,3 +130,25 @@ async def test_a_cloud_that_says_nothing_leaves_a_range_in_which_its_charge_lies
     assert await reconciling.reconcile_due(w.ctx) == 0
     w.use({"vast": silent.inner})
     assert reconciling.bounds(w.ctx, row) is None
+
+
+@pytest.mark.parametrize("from_active", [False, True])
+async def test_a_log_of_times_corrects_no_price_and_leaves_a_range(w: World, from_active: bool) -> None:
+    if from_active:
+        w.arm("billed_from_active", "lambda")
+    request_id = await w.running(candidates=("lambda",))
+    w.clouds["lambda"].reprice("*", Decimal(2))  # What others pay from now on.
+    w.clock.advance(1800)
+    await w.settle()
+    await w.end(request_id)
+    await w.run(150, 15)
+    (row,) = (await w.books()).instances
+    before = (await w.session(row.session_id)).accrued_usd
+    await reconciling.reconcile_due(w.ctx)
+    after = (await w.session(row.session_id)).accrued_usd
+    assert abs(after - before) <= row.price_usd_h / 60  # A minute that was begun.
+    between = reconciling.bounds(w.ctx, row)
+    assert between is not None
+    rounding = Decimal("0.000001")
+    assert between[0] - rounding <= w.bill() <= between[1] + rounding
+    assert between[0] <= after <= between[1]

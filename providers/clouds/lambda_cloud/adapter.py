@@ -60,6 +60,7 @@ CAPABILITIES = Capabilities(
     labels=True,
     balance=False,
     charges=True,
+    charges_derived=True,
     logs=False,
     meter_stop_verb="terminate",
     # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included. Nobody

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from tests.e2e.month.shares import SHARE
@@ -132,7 +133,7 @@ class Injector:
         random = self._month.random
         for one in (*WHILE_RUNNING, *((OUTBID,) if spot else ())):
             if one.cloud == cloud and self._happens(one.percent):
-                self._month.after(random.uniform(60, max(left_s, 61)), lambda one=one: self._disturb(one, ref))
+                self._month.after(random.uniform(60, max(left_s, 61)), partial(self._disturb, one, ref))
         if self._happens(SILENT_PERCENT):
             self._month.after(random.uniform(60, max(left_s, 61)), lambda: self._silence(cloud, ref))
 
@@ -159,23 +160,23 @@ class Injector:
             self._count(cloud, "silent")
             self.disturbed.setdefault((cloud, ref), []).append("silent")
 
-    def day(self, start: datetime) -> None:
-        """Plan what befalls the clouds, Slack and the service on one day."""
+    def day(self, start: datetime, end: datetime) -> None:
+        """Plan what befalls the clouds, Slack and the service on a day, or in what there is of it."""
         month, random = self._month, self._month.random
         for cloud in month.clouds:
             for burst in BURSTS:
                 if cloud in burst.clouds:
-                    for at in self._moments(start, burst.a_day):
-                        month.at(at, lambda burst=burst, cloud=cloud: self._burst(cloud, burst))
-            for at in self._moments(start, DARK_A_MONTH / 30):
-                month.at(at, lambda cloud=cloud: self._darken(cloud, random.uniform(*DARK_S)))
-            for at in self._moments(start, PRICES_A_DAY):
-                month.at(at, lambda cloud=cloud: self._reprice(cloud))
-        for at in self._moments(start, SLACK_A_MONTH / 30):
-            month.at(at, lambda: self._mute(random.uniform(*SLACK_S)))
-        for at in self._moments(start, DEATHS_A_DAY):
+                    for at in self._moments(start, end, burst.a_day):
+                        month.at(at, partial(self._burst, cloud, burst))
+            for at in self._moments(start, end, DARK_A_MONTH / 30):
+                month.at(at, partial(self._darken, cloud, random.uniform(*DARK_S)))
+            for at in self._moments(start, end, PRICES_A_DAY):
+                month.at(at, partial(self._reprice, cloud))
+        for at in self._moments(start, end, SLACK_A_MONTH / 30):
+            month.at(at, partial(self._mute, random.uniform(*SLACK_S)))
+        for at in self._moments(start, end, DEATHS_A_DAY):
             month.at(at, lambda: self._kill(DOWN_S))
-        for at in self._moments(start, LONG_DOWN_A_MONTH / 30):
+        for at in self._moments(start, end, LONG_DOWN_A_MONTH / 30):
             month.at(at, lambda: self._kill(LONG_DOWN_S))
         month.at(start, self._lag)
 
@@ -221,13 +222,11 @@ class Injector:
             engine.faults.arm(cloud, name, None)
         self._month.board.down = False
 
-    def _moments(self, start: datetime, expected: float) -> list[datetime]:
-        """A Poisson number of moments of a day."""
-        random, found, at_s = self._month.random, [], 0.0
-        if expected <= 0:
-            return []
-        while (at_s := at_s + random.expovariate(expected / DAY_S)) < DAY_S:
-            found.append(start + timedelta(seconds=at_s))
+    def _moments(self, start: datetime, end: datetime, a_day: float) -> list[datetime]:
+        """A Poisson number of moments."""
+        found, at = [], start
+        while (at := at + timedelta(days=self._month.random.expovariate(a_day))) < end:
+            found.append(at)
         return found
 
     def _happens(self, percent: float) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from bot.services.commands import Reply
 from ledger.states import RequestState, SessionState
@@ -41,23 +42,24 @@ class People:
 
     month: Month
     injector: Injector
+    hours_max: int
     stories: dict[str, Story] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     unexpected: list[str] = field(default_factory=list)
 
-    def day(self, start: datetime, clouds: tuple[str, ...], sessions: int) -> None:
-        """Plan one day's requests."""
-        random = self.month.random
+    def day(self, start: datetime, end: datetime, clouds: tuple[str, ...], sessions_a_day: int) -> None:
+        """Plan the requests of a day, or of what there is of it."""
+        random, length_s = self.month.random, (end - start).total_seconds()
         names, shares = list(clouds), [SHARE[name] for name in clouds]
-        for _ in range(sessions):
-            at = start + timedelta(seconds=random.uniform(0, 86400))
+        for _ in range(round(sessions_a_day * length_s / 86400)):
+            at = start + timedelta(seconds=random.uniform(0, length_s))
             cloud = random.choices(names, shares)[0]
-            self.month.at(at, lambda cloud=cloud: self.ask(cloud))
+            self.month.at(at, partial(self.ask, cloud))
 
     async def ask(self, cloud: str) -> None:
         """Somebody asks for a machine at one cloud."""
         random = self.month.random
-        hours = 1 if cloud == "kaggle" else random.choice(HOURS)
+        hours = 1 if cloud == "kaggle" else min(random.choice(HOURS), self.hours_max)
         habit = random.choices(list(HABITS), list(HABITS.values()))[0] if cloud != "kaggle" else "forget"
         self.injector.before_create(cloud)
         hands = self.month.hands

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -129,16 +129,18 @@ class Month:
 
 
 @asynccontextmanager
-async def month(db_url: str, seed: int) -> AsyncIterator[Month]:
+async def month(db_url: str, seed: int, names: Iterable[str]) -> AsyncIterator[Month]:
     """Build it; afterwards everything is closed."""
     clock = SteppedClock()
-    clouds = sandboxes(clock, replace(SandboxTiming(), enforce_rate_limits=False), seed=seed)
+    clouds = sandboxes(clock, replace(SandboxTiming(), enforce_rate_limits=False), seed=seed, names=names)
     engine = next(iter(clouds.values())).engine
     engine.nodes.every_s = CHECKIN_S
     switch, board = Switch(), Board(clock, lambda _: None)
-    policy = Policy(approvers=APPROVERS, max_open_requests_per_user=20, confirm_above_usd=Decimal(10_000), digest_channel="C0GPU")
+    policy = Policy(
+        approvers=APPROVERS, max_open_requests_per_user=20, confirm_above_usd=Decimal(10_000), digest_channel="C0GPU"
+    )
     timing = replace(Timing(), sweep_s=SWEEP_S, boot_poll_s=BOOT_POLL_S)
-    engine.nodes._client = httpx.AsyncClient(transport=Wire(switch), trust_env=False)  # noqa: SLF001
+    engine.nodes._client = httpx.AsyncClient(transport=Wire(switch), trust_env=False)
     dark: dict[str, list[tuple[datetime, datetime]]] = {name: [] for name in clouds}
 
     def is_dark(path: str) -> bool:

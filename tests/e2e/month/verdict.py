@@ -104,8 +104,8 @@ def _ends(verdict: Verdict, month: Month, books: Books, true: Iterable[TrueInsta
         if over > LATE:
             verdict.lines[item.cloud].late += 1
             verdict.broken.append(
-                f"late: {item.cloud} {item.ref} of {row.id} ({row.state}, {row.outcome_code}) outlived {end:%d %H:%M:%S}"
-                f" by {over}"
+                f"late: {item.cloud} {item.ref} of {row.id} ({row.state}, {row.outcome_code}) outlived "
+                f"{end:%d %H:%M:%S} by {over}"
             )
 
 
@@ -166,16 +166,18 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: dict[tuple[str, s
             key = entry.debit if entry.debit.startswith("loss:") else str(entry.instance_id)
             booked[key] += -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
     sessions: defaultdict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
+    ours: list[tuple[str, str, str, str, Instance | None]]
     ours = [(row.cloud, row.ref, row.session_id, row.id, row) for row in books.instances if row.ref]
     ours += [(one.cloud, one.ref, one.instance_id or one.id, f"loss:{one.id}", None) for one in books.strays]
     seen: set[tuple[str, str]] = set()
     for cloud, ref, session_id, key, row in ours:
-        item = true.get((cloud, str(ref)))
-        bill = item.total_usd if item is not None and (cloud, str(ref)) not in seen else Decimal(0)
-        seen.add((cloud, str(ref)))
-        limits = reconciling.bounds(month.life.ctx, row) if row is not None and row.state is InstanceState.GONE else None
-        sums = sessions[cloud, session_id]
+        item = true.get((cloud, ref))
+        bill = item.total_usd if item is not None and (cloud, ref) not in seen else Decimal(0)
+        seen.add((cloud, ref))
+        is_gone = row is not None and row.state is InstanceState.GONE
+        limits = reconciling.bounds(month.life.ctx, row) if row is not None and is_gone else None
         low, high = limits or (booked[key], booked[key])
+        sums = sessions[cloud, session_id]
         sums[0], sums[1], sums[2], sums[3] = sums[0] + booked[key], sums[1] + bill, sums[2] + low, sums[3] + high
     for (cloud, session_id), (mine, bill, low, high) in sessions.items():
         line = verdict.lines[cloud]
@@ -194,13 +196,28 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: dict[tuple[str, s
         if not line.unreconciled and abs(line.ledger_usd - line.bill_usd) > line.bill_usd / 100:
             verdict.broken.append(f"bill: {line.cloud}: booked {line.ledger_usd:.2f}, billed {line.bill_usd:.2f}")
     unseen = [item for key, item in true.items() if key not in seen and item.total_usd > Decimal("0.01")]
-    verdict.broken += [f"unknown: {item.cloud} {item.ref} cost {item.total_usd:.4f}, and nobody saw it" for item in unseen]
+    verdict.broken += [
+        f"unknown: {item.cloud} {item.ref} cost {item.total_usd:.4f}, and nobody saw it" for item in unseen
+    ]
 
 
 def table(verdict: Verdict, month: Month, injector: Injector) -> str:
     """The month in lines that people read."""
-    head = ("cloud", "asked", "approved", "ready", "share", "to ready", "late", "ledger $", "bill $", "off", "unrec.", "faults")
-    rows = [head]
+    head = (
+        "cloud",
+        "asked",
+        "approved",
+        "ready",
+        "share",
+        "to ready",
+        "late",
+        "ledger $",
+        "bill $",
+        "off",
+        "unrec.",
+        "faults",
+    )
+    rows: list[tuple[str, ...]] = [head]
     for line in verdict.lines.values():
         share = f"{line.ready / line.approved:.1%}" if line.approved else "-"
         wait = f"{median(line.waits_s):.0f} s" if line.waits_s else "-"
