@@ -32,7 +32,6 @@ from ledger.models import (
 )
 from ledger.rollup import TOTAL, USED
 from ledger.states import (
-    BILLABLE_INSTANCE,
     OPEN_INSTANCE,
     GrantState,
     InboxState,
@@ -281,12 +280,6 @@ async def open_instances(tx: AsyncSession, cloud: str, account: str) -> list[Ins
             select(Instance).where(Instance.cloud == cloud, Instance.account == account, Instance.state.in_(states))
         )
     )
-
-
-async def billable_instances(tx: AsyncSession) -> list[Instance]:
-    """Every row for which a cloud may be billing, in one order, so that replicas that book them do not deadlock."""
-    query = select(Instance).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
-    return list(await tx.scalars(query))
 
 
 async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:

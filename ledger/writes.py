@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -57,6 +59,22 @@ async def add_stray(tx: Tx, **values: Any) -> bool:
     return (await tx.execute(insert.returning(Stray.id))).first() is not None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
+
+    key: str
+    kind: str
+    debit: str
+    credit: str
+    amount_usd: Decimal
+    at: datetime
+    session_id: str | None = None
+    instance_id: str | None = None
+    component: str = ""
+    note: str = ""
+
+
 async def book(
     tx: Tx,
     *,
@@ -75,29 +93,37 @@ async def book(
 
     Raises ValueError for a negative amount: a correction is an entry in the other direction.
     """
-    if amount_usd < 0:
-        raise ValueError("an entry moves a positive amount; book a correction in the other direction")
-    if amount_usd < Decimal("0.0000005"):
-        return False
-    done = await tx.execute(
-        insert_for(tx, LedgerEntry)
-        .values(
-            id=new_id("led", at),
-            key=key,
-            kind=kind,
-            debit=debit,
-            credit=credit,
-            amount_usd=amount_usd,
-            at=at,
-            session_id=session_id,
-            instance_id=instance_id,
-            component=component,
-            note=note,
-        )
-        .on_conflict_do_nothing(index_elements=["key"])
-        .returning(LedgerEntry.id)
+    entry = Entry(
+        key=key,
+        kind=kind,
+        debit=debit,
+        credit=credit,
+        amount_usd=amount_usd,
+        at=at,
+        session_id=session_id,
+        instance_id=instance_id,
+        component=component,
+        note=note,
     )
-    return done.first() is not None
+    return await book_all(tx, [entry]) == 1
+
+
+async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
+    """Book many entries in few statements; how many of them are new. The rest is as for one."""
+    if any(entry.amount_usd < 0 for entry in entries):
+        raise ValueError("an entry moves a positive amount; book a correction in the other direction")
+    rows = [
+        {"id": new_id("led", entry.at), **{name: getattr(entry, name) for name in _ENTRY}}
+        for entry in entries
+        if entry.amount_usd >= Decimal("0.0000005")
+    ]
+    if not rows:
+        return 0
+    added = insert_for(tx, LedgerEntry.__table__).on_conflict_do_nothing(index_elements=["key"])
+    return len((await tx.execute(added.returning(LedgerEntry.__table__.c.id), rows)).all())
+
+
+_ENTRY = tuple(one.name for one in fields(Entry))
 
 
 async def notification_sent(tx: Tx, held: Claim, *, version: int, channel: str, ts: str | None, at: datetime) -> None:

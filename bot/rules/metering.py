@@ -28,10 +28,12 @@ class Piece:
 def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingRule, *, final: bool) -> list[Piece]:
     """The accruals due for [start, until). Without `final` only completed hours; with it, the rest as one piece."""
     seconds = max(Decimal(0), Decimal(str((until - start) / timedelta(seconds=1))))
-    whole = int(seconds // HOUR_S)
+    whole = completed(start, until)
     hourly = _round(rate_usd_h)
     found = [
-        Piece(f"h{hour}", hourly, start + timedelta(seconds=HOUR_S * (hour + 1))) for hour in range(whole) if hourly > 0
+        Piece(hour_suffix(hour), hourly, start + timedelta(seconds=HOUR_S * (hour + 1)))
+        for hour in range(whole)
+        if hourly > 0
     ]
     if final:
         # What was ended at once existed all the same, and a cloud with a minimum bills it.
@@ -40,6 +42,21 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
         if rest > 0:
             found.append(Piece("final", rest, until))
     return found
+
+
+def completed(start: datetime, until: datetime) -> int:
+    """How many whole hours of [start, until) are over."""
+    return max((until - start) // timedelta(seconds=HOUR_S), 0)
+
+
+def is_booked(rate_usd_h: Decimal) -> bool:
+    """Whether an hour at this rate costs anything in the ledger's own unit, a millionth of a dollar."""
+    return _round(rate_usd_h) > 0
+
+
+def hour_suffix(hour: int) -> str:
+    """What ends the key of the accrual for one completed hour, counted from 0."""
+    return f"h{hour}"
 
 
 def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:

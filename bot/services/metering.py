@@ -8,51 +8,69 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billed import Billed, look
-from bot.rules.metering import pieces, so_far
+from bot.rules.metering import completed, hour_suffix, is_booked, pieces, so_far
 from bot.services.context import Context
 from bot.services.paging import alone
-from ledger.lookups import billable_instances
+from ledger.accruals import billable_instances, booked_keys, lock_billable
 from ledger.models import Instance, Stray
 from ledger.reads import SessionView
-from ledger.writes import Tx, book
+from ledger.writes import Entry, Tx, book, book_all
 from providers.base import BillingRule, ObservedInstance
 
 #: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
 BLIND_SWEEPS = 10
+#: Instances whose hours are booked in one transaction, which others wait for.
+TOGETHER = 250
 
 log = logging.getLogger(__name__)
 
 
 async def accrue_due(ctx: Context) -> int:
-    """Book every completed hour of every billable instance. Booking twice changes nothing: the key is the hour."""
+    """Book every completed hour of every billable instance. Booking twice changes nothing: the key is the hour.
+
+    An hour is booked with all before it, so those whose last completed one is booked need no look.
+    """
+    now = ctx.clock.now()
     async with ctx.db.read() as tx:
         rows = await billable_instances(tx)
-    now = ctx.clock.now()
-    due = [row for row in rows if _has_news(row, now)]
-    if not due:
-        return 0
-    try:
-        return await _accrue_together(ctx, due, now)
-    except Exception:
-        # One row that cannot be booked must not keep the others from it.
-        log.exception("the accruals failed together and are booked one by one")
-        steps = [alone(ctx, row.id, "the accrual", _accrue_together(ctx, [row], now), 0) for row in due]
-        return sum([await step for step in steps])
+        last = {row.id: _last_keys(row, _billed_until(row, now)) for row in rows}
+        there = await booked_keys(tx, [key for keys in last.values() for key in keys])
+    due = [row.id for row in rows if not there.issuperset(last[row.id])]
+    booked = 0
+    for first in range(0, len(due), TOGETHER):
+        chunk = due[first : first + TOGETHER]
+        try:
+            booked += await _accrue_together(ctx, chunk, now)
+        except Exception:
+            # One row that cannot be booked must not keep the others from it.
+            log.exception("the accruals failed together and are booked one by one")
+            steps = [alone(ctx, one, "the accrual", _accrue_together(ctx, [one], now), 0) for one in chunk]
+            booked += sum([await step for step in steps])
+    return booked
 
 
-async def _accrue_together(ctx: Context, due: Sequence[Instance], now: datetime) -> int:
+async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
+    """Book those that are still billed when their families are locked: an end meanwhile has booked the rest itself."""
     async with ctx.db.write() as tx:
-        return sum([await accrue(ctx, tx, row, _billed_until(row, now), final=False) for row in due])
+        rows = await lock_billable(tx, instance_ids)
+        found = [entry for row in rows for entry in accruals(ctx, row, _billed_until(row, now), final=False)]
+        there = await booked_keys(tx, [entry.key for entry in found])
+        return await book_all(tx, [entry for entry in found if entry.key not in there])
+
+
+def _last_keys(row: Instance, until: datetime) -> list[str]:
+    """The keys of the last completed hour of each component."""
+    found = []
+    for component, start, paused_at, rate in _components(row, row.billing_from):
+        hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
+        if hours:
+            found.append(_key(row, component, hour_suffix(hours - 1)))
+    return found
 
 
 def _billed_until(row: Instance, now: datetime) -> datetime:
     """A cloud that took the order to end bills no further, however long the proof of the end takes."""
     return min(row.terminate_acked_at or now, now)
-
-
-def _has_news(row: Instance, now: datetime) -> bool:
-    start = row.sent_at or row.created_at
-    return now - start >= timedelta(hours=1)
 
 
 def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
@@ -74,36 +92,51 @@ def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: da
     }
 
 
-async def accrue(ctx: Context, tx: Tx, row: Instance, until: datetime, *, final: bool) -> int:
-    """Book what `row` has used until then, per component. Returns how many entries are new.
+async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
+    """Book what an instance that is gone has used until its end. Returns how many entries are new."""
+    return await book_all(tx, accruals(ctx, row, ended_at, final=True))
+
+
+def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[Entry]:
+    """What `row` has used until then, per component. What was booked of it before is booked once all the same.
 
     Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
     """
     provider = ctx.providers.get(row.cloud)
     rule = provider.capabilities.billing if provider else BillingRule()
-    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
-    parts = [
-        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
-        ("gpu", _gpu_from(ctx, row, until) if final else row.billing_from, row.billing_until, gpu_usd_h),
+    return [
+        Entry(
+            key=_key(row, component, piece.suffix),
+            kind="accrue",
+            debit=f"session:{row.session_id}",
+            credit=f"payable:{row.cloud}:{row.account}",
+            amount_usd=piece.amount_usd,
+            at=piece.until,
+            session_id=row.session_id,
+            instance_id=row.id,
+            component=component,
+        )
+        for component, start, paused_at, rate in _components(
+            row, _gpu_from(ctx, row, until) if final else row.billing_from
+        )
+        if start is not None and rate > 0
+        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final)
     ]
-    booked = 0
-    for component, start, paused_at, rate in parts:
-        if start is None or rate <= 0:
-            continue
-        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final):
-            booked += await book(
-                tx,
-                key=f"{row.id}/{component}/{piece.suffix}",
-                kind="accrue",
-                debit=f"session:{row.session_id}",
-                credit=f"payable:{row.cloud}:{row.account}",
-                amount_usd=piece.amount_usd,
-                at=piece.until,
-                session_id=row.session_id,
-                instance_id=row.id,
-                component=component,
-            )
-    return booked
+
+
+def _components(
+    row: Instance, gpu_from: datetime | None
+) -> tuple[tuple[str, datetime | None, datetime | None, Decimal], ...]:
+    """Each component with since when and until when it is billed, and its dollars per hour."""
+    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    return (
+        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
+        ("gpu", gpu_from, row.billing_until, gpu_usd_h),
+    )
+
+
+def _key(row: Instance, component: str, suffix: str) -> str:
+    return f"{row.id}/{component}/{suffix}"
 
 
 def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | None:

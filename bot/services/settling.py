@@ -9,8 +9,9 @@ from bot.rules.billed import bills_gpu
 from bot.rules.spend import billed_rate
 from bot.services import asking, interrupting, warning
 from bot.services.context import Context
-from bot.services.metering import accrue
+from bot.services.metering import accrue_rest
 from bot.services.placing import replace
+from ledger.locks import lock_family
 from ledger.lookups import (
     accrued_of_session,
     extension_caps,
@@ -159,7 +160,8 @@ async def gone(
 
     `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss.
     """
-    await accrue(ctx, tx, row, ended_at, final=True)
+    await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
+    await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or (("lost", LOST) if lost else (row.outcome_code, row.outcome))
     await move(

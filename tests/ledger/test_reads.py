@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from ledger.accruals import billable_instances
 from ledger.audit import ping, read_books, values_of
 from ledger.db import Database
 from ledger.events import record
@@ -16,7 +17,6 @@ from ledger.lookups import (
     accrued_of_session,
     ask_by_token,
     ask_of_request,
-    billable_instances,
     by_inbox_key,
     count_open_requests,
     grants_of_session,
