@@ -42,7 +42,7 @@ soak: $(READY) ## The tests that kill, race and repeat, at full size, and thirty
 	@$(BIN)/python tests/support/chromium.py
 	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 tests/e2e tests/faults tests/services
 
-bench: $(READY) ## Measure: the market, ranking 100,000 offers, throughput (with GPU_SHOPPER_DATA), 200 signed commands a second, saturation.
+bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)
 
 lint: $(READY) ## ruff, mypy, import contracts, schema and docs in step with the code.

@@ -171,7 +171,7 @@ def _sqlite_engine(url: str, *, size: int, begin: str, pragmas: tuple[str, ...] 
     return engine
 
 
-def insert_for(session: AsyncSession, model: type[Base]) -> Any:
+def insert_for(session: AsyncSession, model: type[Base] | FromClause) -> Any:
     """The dialect's INSERT for a session in hand."""
     name = session.get_bind().dialect.name
     return sqlite.insert(model) if name == "sqlite" else postgresql.insert(model)

@@ -17,6 +17,7 @@ from tests.bench import processes
 from tests.bench.api import measure as measure_api
 from tests.bench.api import replicas as measure_replicas
 from tests.bench.costs import report as measure_costs
+from tests.bench.fleet import report as measure_fleet
 from tests.bench.latency import measure as measure_latency
 from tests.bench.load import Result, closed_loop, open_loop, signed, slash_command
 from tests.bench.market import market as measure_market
@@ -120,6 +121,13 @@ async def costs() -> None:
         _line(name, value, aim)
 
 
+async def fleet() -> None:
+    """What each pass of the scheduler takes with many instances."""
+    print("\nFleet: each pass over 1k, 10k and 100k live instances, listings injected above the transport")
+    async for name, value, aim in measure_fleet():
+        _line(name, value, aim)
+
+
 async def throughput() -> None:
     """How well tokens/s are predicted, where the published measurements are at hand."""
     print("\nThroughput: published measurements that the prediction has not seen")
@@ -160,6 +168,7 @@ def main() -> None:
         "market": market,
         "ranking": ranking,
         "costs": costs,
+        "fleet": fleet,
         "throughput": throughput,
         "latency": latency,
         "api": lambda: api(chosen.seconds),
