@@ -32,7 +32,7 @@ class Account:
 
 async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None:
     """Store lines of a bill; a line that is there already is brought up to date."""
-    adding = insert_for(tx, BillLine.__table__)  # type: ignore[arg-type] # A table is what it takes as well.
+    adding = insert_for(tx, BillLine.__table__)
     changed = {name: getattr(adding.excluded, name) for name in ("amount_usd", "begins", "ends", "read_at")}
     there = ["cloud", "account", "line_id"]
     if rows:

@@ -172,9 +172,9 @@ def _sqlite_engine(url: str, *, size: int, begin: str, pragmas: tuple[str, ...] 
 
 
 def insert_for(session: AsyncSession, model: type[Base] | FromClause) -> Any:
-    """The dialect's INSERT for a session in hand."""
-    name = session.get_bind().dialect.name
-    return sqlite.insert(model) if name == "sqlite" else postgresql.insert(model)
+    """The dialect's INSERT for a session in hand, into a model's rows or, in bulk, into its table."""
+    make: Callable[[Any], Any] = sqlite.insert if session.get_bind().dialect.name == "sqlite" else postgresql.insert
+    return make(model)
 
 
 def may_lock(session: AsyncSession) -> bool:
