@@ -21,6 +21,7 @@ $(READY): pyproject.toml uv.lock
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.8'
 	UV_PROJECT_ENVIRONMENT=$(VENV) $(BIN)/uv sync --locked --inexact --compile-bytecode --quiet
+	@$(BIN)/python -m compileall -q bot ledger migrations providers
 	@$(BIN)/python tests/support/chromium.py --install
 	@touch $@
 
