@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.docs import BEGIN, END, with_settings
-from bot.cli.lazy import build
+from bot.cli.docs import marks, with_tables
+from bot.cli.lazy import COMMANDS, build
 from bot.cli.pages import PAGES
 from bot.cli.pages.codes import answers
 from bot.cli.pages.markdown import table
@@ -24,9 +24,11 @@ def test_a_page_agrees_with_the_code(name: str) -> None:
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == PAGES[name](), "run: make docs"
 
 
-def test_the_readme_has_every_setting() -> None:
+def test_the_readme_has_every_setting_and_every_command() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert with_settings(text) == text, "run: make docs"
+    assert with_tables(text) == text, "run: make docs"
+    shown = set(re.findall(r"^\| `gpu-shopper ([\w-]+)` \|", text, re.MULTILINE))
+    assert shown == {name for name, entry in COMMANDS.items() if not entry.hidden}
     assert all(f"`{variable.name}`" in text for variable in known_variables())
 
 
@@ -60,7 +62,8 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 def test_check_names_what_is_out_of_step_and_writing_mends_it(tmp_path: Path) -> None:
     folder = tmp_path / "docs"
-    (tmp_path / "README.md").write_text(f"# x\n\n{BEGIN}\nold\n{END}\nend\n", encoding="utf-8")
+    both = "".join("{}\nold\n{}\n".format(*marks(name)) for name in ("settings", "commands"))
+    (tmp_path / "README.md").write_text(f"# x\n\n{both}end\n", encoding="utf-8")
     code, _, err = run("--check", "--folder", str(folder))
     assert code == 1
     assert "policy.md" in err
@@ -72,8 +75,10 @@ def test_check_names_what_is_out_of_step_and_writing_mends_it(tmp_path: Path) ->
     assert (code, "ids.md" in err, "policy.md" in err) == (1, True, False)
 
 
-def test_a_readme_without_marks_is_left_alone() -> None:
-    assert with_settings("# hello") == "# hello"
+def test_a_readme_that_lost_a_mark_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# hello\n", encoding="utf-8")
+    code, _, err = run("--check", "--folder", str(tmp_path / "docs"))
+    assert (code, "README.md lacks the mark <!-- commands: made by `make docs` -->" in err) == (1, True)
 
 
 def test_a_table_escapes_bars() -> None:

@@ -1,17 +1,21 @@
-"""`gpu-shopper config`: credentials in this folder's `.env`, which only its owner can read. Values are never shown."""
+"""`gpu-shopper config`: credentials in this folder's `.env`, which only its owner can read, or in the keyring.
+
+Values are never shown.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from dotenv import dotenv_values
 
+from bot import vault
 from bot.cli.asking import Json
 from bot.cli.door import KEY, URL
 from bot.cli.screen import BAD_SETTINGS, fail
@@ -44,8 +48,11 @@ def _short(variable: str) -> str:
 def set_(
     name: Name,
     value: Annotated[str, typer.Argument(help="Left out, it is asked for unseen; - reads standard input.")] = "",
+    keyring: Annotated[
+        bool, typer.Option("--keyring", help="In the keyring of the operating system; .env then only names it.")
+    ] = False,
 ) -> None:
-    """Store a credential in .env, readable by you alone. It is not shown, here or later."""
+    """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, here or later."""
     variable = _variable(name)
     if value == "-":
         value = sys.stdin.readline()
@@ -54,8 +61,11 @@ def set_(
     value = value.strip()
     if not value or not all(" " <= character <= "~" for character in value):
         fail(f"{variable} is one line of printable ASCII; copy it again.", 2)
-    _write({**_read(), variable: value})
-    typer.echo(f"{variable} is stored in {FILE.resolve()}; gpu-shopper doctor tries it.")
+    if keyring:
+        _at_keyring(lambda: vault.store(variable, value))
+    _write({**_read(), variable: vault.REFERENCE if keyring else value})
+    where = "the keyring" if keyring else FILE.resolve()
+    typer.echo(f"{variable} is stored in {where}; gpu-shopper doctor tries it.")
 
 
 @app.command()
@@ -64,6 +74,8 @@ def unset(name: Name) -> None:
     variable, kept = _variable(name), _read()
     if variable not in kept:
         fail(f"{variable} is not in {FILE.resolve()}.")
+    if kept[variable] == vault.REFERENCE:
+        _at_keyring(lambda: vault.forget(variable))
     _write({key: value for key, value in kept.items() if key != variable})
     typer.echo(f"{variable} is forgotten.")
 
@@ -79,9 +91,18 @@ def list_(as_json: Json = False) -> None:
         show(Told(tables=(TextTable(head=("name", "variable", "set"), rows=tuple(found)),)))
 
 
+def _at_keyring(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except vault.NoKeyring as error:
+        fail(f"{error}.", BAD_SETTINGS)
+
+
 def _where(variable: str, kept: Mapping[str, str]) -> str:
     if os.environ.get(variable):
         return "in the environment"
+    if kept.get(variable) == vault.REFERENCE:
+        return "in the keyring"
     return "in .env" if kept.get(variable) else "no"
 
 

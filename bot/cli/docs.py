@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import typer
 
 from bot.cli.pages import PAGES
+from bot.cli.pages.commands import short_table
 from bot.cli.pages.settings import settings_table
 from bot.cli.shared import fail
 
 README = "README.md"
-BEGIN, END = "<!-- settings: made by `make docs` -->", "<!-- end of settings -->"
+#: What stands between two marks of the README → the function that writes it.
+TABLES: Mapping[str, Callable[[], str]] = MappingProxyType({"commands": short_table, "settings": settings_table})
+
+
+class Unmarked(ValueError):
+    """The README lacks the mark that the message names."""
+
 
 app = typer.Typer(add_completion=False)
 
@@ -21,12 +30,15 @@ def docs(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail when a page is out of step."),
     folder: str = typer.Option("docs", help="Where the pages are; the README is beside it."),
 ) -> None:
-    """Write the one-page lists under docs/ and the table of settings in the README."""
+    """Write the one-page lists under docs/ and the tables of commands and settings in the README."""
     pages = Path(folder)
     wanted = {pages / name: make() for name, make in PAGES.items()}
     readme = pages.parent / README
     if readme.exists():
-        wanted[readme] = with_settings(readme.read_text(encoding="utf-8"))
+        try:
+            wanted[readme] = with_tables(readme.read_text(encoding="utf-8"))
+        except Unmarked as error:
+            fail(f"{README} lacks the mark {error}.")
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     if check and stale:
         fail(f"out of step with the code: {', '.join(str(path) for path in stale)}; run: make docs")
@@ -39,8 +51,18 @@ def docs(
     typer.echo(f"{len(stale)} of {len(wanted)} pages written.")
 
 
-def with_settings(text: str) -> str:
-    """`text` with the table of settings between its two marks; unchanged without the marks."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    return f"{head}{begin}\n\n{settings_table()}\n\n{end}{tail}" if begin and end else text
+def marks(name: str) -> tuple[str, str]:
+    """Where the table `name` begins and ends."""
+    return f"<!-- {name}: made by `make docs` -->", f"<!-- end of {name} -->"
+
+
+def with_tables(text: str) -> str:
+    """`text` with each table between its marks. `Unmarked` where one is missing: its table would go stale unseen."""
+    for name, make in TABLES.items():
+        begin, end = marks(name)
+        head, found, rest = text.partition(begin)
+        _, closed, tail = rest.partition(end)
+        if not found or not closed:
+            raise Unmarked(begin if not found else end)
+        text = f"{head}{begin}\n\n{make()}\n\n{end}{tail}"
+    return text

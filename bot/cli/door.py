@@ -20,7 +20,7 @@ import httpx
 import typer
 from dotenv import dotenv_values
 
-from bot import logs
+from bot import logs, vault
 from bot.cli.lazy import load
 from bot.cli.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
 
@@ -95,6 +95,11 @@ def elsewhere() -> tuple[str, str] | None:
     address, key = found[URL], found[KEY]
     if not address:
         return None
+    if key == vault.REFERENCE:
+        try:
+            key = vault.resolved({KEY: key})[KEY]
+        except vault.NoKeyring as error:
+            fail(f"{error}.", BAD_SETTINGS)
     host = urlsplit(address)
     if host.scheme != "https" and host.hostname not in ("127.0.0.1", "::1", "localhost"):
         fail(f"{URL} must begin with https://, because the key is sent there.", BAD_SETTINGS)

@@ -183,7 +183,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/budgets",
             ),
         ),
-        "config": Entry("Credentials in .env, readable by you alone: set, unset, list."),
+        "config": Entry("Credentials in .env, readable by you alone, or in the keyring: set, unset, list."),
         "completion": Entry("Print the completion of commands and options for bash, zsh or fish."),
         "version": Entry("Print the version."),
         "practice": Entry("Serve the practice workspace alone.", hidden=True),

@@ -23,13 +23,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError, PydanticUndefined
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from bot import vault
 from bot.rules.stores import STORES
 from providers.registry import REGISTRY, ProviderEntry
 
 Clouds = Mapping[str, ProviderEntry]
 PREFIX = "GPU_SHOPPER_"
 DATABASE_FILE = "gpu-shopper.db"
-
 
 #: What a secret looks like, because a token pasted into the wrong variable is the usual mistake.
 SHAPES: Mapping[str, tuple[str, str]] = MappingProxyType(
@@ -69,10 +69,6 @@ class SettingsError(ValueError):
     """One or more settings cannot be used. Each line names one, says what is wrong and shows a right example."""
 
 
-def _home() -> Path:
-    return Path("~/.local/share/gpu-shopper").expanduser()
-
-
 def _setting(default: Any, doc: str, example: str, **more: Any) -> Any:
     return Field(default=default, description=doc, examples=[example], **more)
 
@@ -85,7 +81,7 @@ class Settings(BaseSettings):
     )
 
     data_dir: Path = Field(
-        default_factory=_home,
+        default_factory=lambda: Path("~/.local/share/gpu-shopper").expanduser(),
         description="Folder of the SQLite database and of the two identity files; mode 0700.",
         examples=["/var/lib/gpu-shopper"],
     )
@@ -328,6 +324,10 @@ def load(
         read = DotEnvSettingsSource(Settings, env_file=env_file, env_file_encoding="utf-8").env_vars
         found.update({key.upper(): value for key, value in read.items() if value})
     found.update({key.upper(): value for key, value in (os.environ if environ is None else environ).items() if value})
+    try:
+        found = vault.resolved(found)
+    except vault.NoKeyring as error:
+        raise SettingsError(str(error)) from error
     known = {variable.name: variable for variable in known_variables(clouds)}
     problems = [_unknown(name, known) for name in found if name.startswith(PREFIX) and name not in known]
     values, configs = _own_values(found), {}

@@ -7,12 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keyring
 import pytest
 from dotenv import dotenv_values
+from keyring.backend import KeyringBackend
+from keyring.backends.fail import Keyring as NoBackend
+from keyring.errors import KeyringLocked
 from typer.testing import CliRunner, Result
 
 from bot.cli.lazy import build
-from bot.settings import load
+from bot.settings import SettingsError, load
+from providers.clouds.vast import VastConfig
 
 SECRET = "v-7f\\x'\"$HOME#1"
 
@@ -61,6 +66,73 @@ def test_a_credential_is_stored_for_its_owner_alone(folder: Path) -> None:
 def test_what_cannot_be_stored(folder: Path, name: str, value: str) -> None:
     assert run("set", name, value).exit_code == 2
     assert not (folder / ".env").exists()
+
+
+class Keyring(KeyringBackend):
+    """A keyring of the library's own kind that keeps what it is given in memory, and may be locked."""
+
+    priority = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: dict[tuple[str, str], str] = {}
+        self.is_locked = False
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        if self.is_locked:
+            raise KeyringLocked
+        self.kept[service, username] = password
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+def test_a_credential_in_the_keyring_is_only_named_in_the_file(folder: Path) -> None:
+    before, mine = keyring.get_keyring(), Keyring()
+    keyring.set_keyring(mine)
+    try:
+        done = run("set", "vastai-key", SECRET, "--keyring")
+        assert (done.exit_code, SECRET in done.output, "is stored in the keyring" in done.output) == (0, False, True)
+        assert mine.kept == {("gpu-shopper", "VAST_API_KEY"): SECRET}
+        assert SECRET not in (folder / ".env").read_text()
+        assert "in the keyring" in run("list").stdout
+        config = load(environ={}).clouds["vast"]
+        assert isinstance(config, VastConfig)
+        assert config.api_key.get_secret_value() == SECRET
+        mine.is_locked = True
+        refused = run("set", "runpod-key", "x", "--keyring")
+        assert (refused.exit_code, "unlock it and try again" in refused.output) == (78, True)
+        mine.is_locked = False
+        assert run("unset", "vastai-key").exit_code == 0
+        assert mine.kept == {}
+        assert run("set", "gpu-shopper-api-key", "gpuk_x").exit_code == 2
+        assert run("set", "api-key", "gpuk_x", "--keyring").exit_code == 0
+        mine.kept.clear()
+        with pytest.raises(SettingsError, match="GPU_SHOPPER_API_KEY: the keyring of this user has no such"):
+            load(environ={})
+    finally:
+        keyring.set_keyring(before)
+
+
+def test_a_machine_without_a_keyring_is_told_what_to_do(folder: Path) -> None:
+    before = keyring.get_keyring()
+    keyring.set_keyring(NoBackend())
+    try:
+        refused = run("set", "vastai-key", SECRET, "--keyring")
+        assert (refused.exit_code, SECRET in refused.output) == (78, False)
+        assert "no keyring that can be used, as is usual on servers; without --keyring" in refused.output
+        assert not (folder / ".env").exists()
+    finally:
+        keyring.set_keyring(before)
+
+
+def test_the_library_of_the_keyring_is_optional(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    refused = run("set", "vastai-key", SECRET, "--keyring")
+    assert (refused.exit_code, "pip install 'gpu-shopper[keyring]'" in refused.output) == (78, True)
 
 
 def test_a_shell_completes_commands_and_their_options() -> None:

@@ -1,4 +1,4 @@
-"""docs/cli.md: the commands, the routes that do the same, and what the program ends with."""
+"""docs/cli.md and the README's table: the commands, the routes that do the same, and what the program ends with."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ ENDS = (
     (str(BAD_SETTINGS), "settings that cannot be used"),
     ("130", "interrupted"),
 )
+
+
+def short_table() -> str:
+    """What each command does, for the README."""
+    rows = [(code(f"gpu-shopper {name}"), entry.help) for name, entry in COMMANDS.items() if not entry.hidden]
+    return table(("command", "what it does"), rows)
 
 
 def page() -> str:
