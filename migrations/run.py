@@ -60,7 +60,9 @@ async def check(db: Database) -> None:
 
 def newest() -> str:
     """The newest revision that this code knows: the one that no other step comes after."""
-    told = [dict(_NAMES.findall(file.read_text(encoding="utf-8"))) for file in (FOLDER / "versions").glob("[0-9]*.py")]
+    told: list[dict[str, str]] = [
+        dict(_NAMES.findall(file.read_text(encoding="utf-8"))) for file in (FOLDER / "versions").glob("[0-9]*.py")
+    ]
     before = {one.get("down_revision") for one in told}
     heads = sorted(one["revision"] for one in told if one["revision"] not in before)
     if len(heads) != 1:
