@@ -65,3 +65,9 @@ async def figures(tx: AsyncSession) -> Figures:
 async def _counted(tx: AsyncSession, state: Any, where: ColumnElement[bool]) -> dict[str, int]:
     rows = await tx.execute(select(state, func.count()).where(where).group_by(state))
     return {str(name): number for name, number in rows}
+
+
+async def told_of(tx: AsyncSession, subject: str, kinds: Collection[str]) -> list[str]:
+    """The sentences of some kinds of events about one subject, in order."""
+    query = select(Event.reason).where(Event.subject == subject, Event.kind.in_(list(kinds)))
+    return list(await tx.scalars(query.order_by(Event.at, Event.id)))

@@ -12,7 +12,19 @@ from bot.api import problems, reference
 from bot.api.desk import SCOPE_FIELD, Desk
 from bot.api.gate import Gate
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
-from bot.api.routes import agent, events, keys, ledger, market, money, operators, requests, sessions, webhooks
+from bot.api.routes import (
+    agent,
+    approvals,
+    events,
+    keys,
+    ledger,
+    market,
+    money,
+    operators,
+    requests,
+    sessions,
+    webhooks,
+)
 from bot.services.checkins import Checkins
 
 DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
@@ -34,7 +46,10 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
         redirect_slashes=False,
     )
     problems.install(api)
-    nouns = [noun.router for noun in (market, requests, sessions, money, ledger, keys, webhooks, operators, events)]
+    nouns = [
+        noun.router
+        for noun in (market, requests, approvals, sessions, money, ledger, keys, webhooks, operators, events)
+    ]
     for router in nouns:
         _name_scopes(router)
     routers = [health_routes(checks, timeout_s), *nouns, agent.router]

@@ -6,7 +6,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas import AgentOut, ApprovalOut, OptionOut, RequestOut, RequestSummary, SessionOut, Ssh, Waiting
+from bot.rules.authority import asked, is_slack_group
 from bot.rules.policy import Policy
+from bot.rules.tiers import Mandate
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.context import Context
@@ -21,8 +23,8 @@ from ledger.states import LIVE_SESSION, RequestState
 HIDDEN_IN_JOB = frozenset({"public_key"})
 
 
-def request_out(view: RequestView, policy: Policy) -> RequestOut:
-    """A request in full."""
+def request_out(view: RequestView, policy: Policy, mandate: Mandate) -> RequestOut:
+    """A request in full, with those who are asked about it now."""
     request, quote = view.request, view.quote
     return RequestOut(
         **RequestSummary.model_validate(request).model_dump(),
@@ -34,7 +36,7 @@ def request_out(view: RequestView, policy: Policy) -> RequestOut:
             *(str(one.get("sentence", "")) for one in (quote.excluded if quote else [])),
             *(str(one.get("sentence", "")) for one in (quote.clouds if quote else []) if not one.get("ok")),
         ],
-        waiting=_waiting(view, policy) if request.state is RequestState.PENDING else None,
+        waiting=_waiting(view, asked(policy, mandate)) if request.state is RequestState.PENDING else None,
         parent_id=request.parent_id,
         override_id=view.override.id if view.override else None,
         session_id=view.session.id if view.session else None,
@@ -61,13 +63,13 @@ def _option(option: Option) -> OptionOut:
     )
 
 
-def _waiting(view: RequestView, policy: Policy) -> Waiting:
+def _waiting(view: RequestView, names: tuple[str, ...]) -> Waiting:
     request = view.request
     given = [one for one in view.approvals if one.decision == "approve" and one.quote_version == request.quote_version]
     return Waiting(
         rule=request.rule,
-        approvers=list(policy.approvers),
-        approver_groups=list(policy.approver_groups),
+        approvers=[name for name in names if not is_slack_group(name)],
+        approver_groups=[name for name in names if is_slack_group(name)],
         approvals=len(given),
         required=request.required_approvals,
         since=view.quote.created_at if view.quote else request.created_at,

@@ -16,7 +16,7 @@ from bot.cli.telling import show, tell
 from bot.cli.views import told_request
 from bot.services.told import Told
 
-approve_app, reject_app = (typer.Typer(add_completion=False) for _ in range(2))
+approve_app, reject_app, why_app = (typer.Typer(add_completion=False) for _ in range(3))
 
 #: Refusals after which the amount is asked for (again).
 AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
@@ -78,3 +78,10 @@ def reject(
         reason = str(typer.prompt("Why? The requester reads it"))
     done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}))
     show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@why_app.command()
+def why(request: Named, as_json: Json = False) -> None:
+    """Which rule asks for the approval of a request, who may give it, and what was waived."""
+    found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}/why"))
+    show(found if as_json else Told(sentences=tuple(found["sentences"])))

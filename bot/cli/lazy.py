@@ -59,6 +59,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             at="deciding:approve_app",
             routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
         ),
+        "why": Entry(
+            "Why a request needs approval, and who may give it.",
+            at="deciding:why_app",
+            routes=("GET /api/v1/requests/{request}/why",),
+        ),
         "reject": Entry(
             "Reject a request.", at="deciding:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
         ),

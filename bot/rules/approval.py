@@ -10,11 +10,30 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 
+from bot.rules.authority import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, change_cap, total_cap
-from bot.rules.wording import Verdict, hours, read_amount, usd
+from bot.rules.tiers import Mandate, group_of
+from bot.rules.wording import Verdict, hours, plural, read_amount, usd
 from ledger.states import RequestState
 from ledger.values import Actor, ActorKind, cents
+
+__all__ = [
+    "SLACK_OFF",
+    "ApprovalPlan",
+    "DeciderFacts",
+    "Decision",
+    "DecisionInput",
+    "RequestFacts",
+    "confirmed",
+    "is_approver",
+    "is_requester",
+    "linked",
+    "plan",
+    "verdict",
+]
+
+_NUMBERS = {1: "One", 2: "Two", 3: "Three", 4: "Four", 5: "Five"}
 
 
 class Decision(StrEnum):
@@ -41,7 +60,8 @@ class RequestFacts:
     those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
     `worst_usd` belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most,
     `limit` the total that approvers set and `asked_usd` the one of the requester; all three are for all attempts
-    together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it.
+    together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it, `mandate` who
+    is asked about it now.
     """
 
     state: RequestState
@@ -58,25 +78,13 @@ class RequestFacts:
     asked_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     decided_by: str = ""
+    mandate: Mandate = ANYBODY
 
     @property
     def limit_binds(self) -> bool:
         """Whether an approver's limit of an earlier quote leaves less than the worst case of this one."""
         carried = self.limit if self.limit is not None and self.limit.version < self.quote_version else None
         return carried is not None and carried.usd - self.spent_usd < self.worst_usd
-
-
-@dataclass(frozen=True, slots=True)
-class DeciderFacts:
-    """What was looked up about whoever decides. `known` is false when the look-up failed, which refuses."""
-
-    actor: Actor
-    team_ok: bool = True
-    is_bot: bool = False
-    is_deleted: bool = False
-    is_guest: bool = False
-    groups: tuple[str, ...] = ()
-    known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +105,22 @@ def plan(
     expected_usd: Decimal,
     hours_total: Decimal,
     override_state: RequestState | None = None,
+    mandate: Mandate = ANYBODY,
 ) -> ApprovalPlan:
     """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
 
     Tiers look at the worst case; the typed amount at the expected total. What needs a typed amount, or more hours than
-    the cap, is never approved automatically.
+    the cap, or belongs to a tier, is never approved automatically.
     """
     confirm = expected_usd > policy.confirm_above_usd
     over_hours = hours_total > policy.max_hours
     needs_override = over_hours and override_state is not RequestState.APPROVED
     two_above, auto_below = policy.two_approvers_above_usd, policy.auto_approve_below_usd
-    if two_above is not None and worst_usd > two_above:
+    both = two_above is not None and worst_usd > two_above
+    if mandate.tier is not None:
+        required = max(mandate.tier.approvals, 2 if both else 1)
+        rule = _tiered(mandate, required)
+    elif two_above is not None and both:
         required, rule = 2, f"Two approvers decide, because up to {usd(worst_usd)} is above {usd(two_above)}."
     elif auto_below is not None and worst_usd < auto_below and not confirm and not over_hours:
         required, rule = 0, f"Approved by policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
@@ -120,6 +133,14 @@ def plan(
     if needs_override:
         rule += f" {hours(hours_total)} is above {hours(policy.max_hours)}, so an override is decided first."
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
+
+
+def _tiered(mandate: Mandate, required: int) -> str:
+    """The rule of a tier: how many of which group decide, and why."""
+    tier = mandate.tier
+    verb = "decides" if required == 1 else "decide"
+    why = f", because {mandate.because}" if mandate.because else ", as for every spend"
+    return f"Tier {tier.name if tier else ''}: {_NUMBERS[required].lower()} of {group_of(tier)} {verb}{why}."
 
 
 def verdict(
@@ -142,39 +163,13 @@ def verdict(
     return refusal or Verdict(True, "cancelled", "The request is cancelled.")
 
 
-def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
-    """Whether the policy lists this person, or a group they are in now, as an approver. `never_approve` wins."""
-    names = {decider.actor.ref}
-    if decider.actor.kind is ActorKind.SLACK:
-        names.add(decider.actor.id)
-    if names & set(policy.never_approve):
-        return False
-    listed = names & {*policy.approvers, *policy.may_approve_not_pinged}
-    return bool(listed) or bool(set(decider.groups) & set(policy.approver_groups))
-
-
 def is_requester(request: RequestFacts, actor: Actor) -> bool:
     """Whether `actor` asked for it, under this or a linked identity."""
-    return any(_is(actor, one) for one in (request.requester, *request.linked))
+    return any(is_same(actor, one) for one in (request.requester, *request.linked))
 
 
-def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
-    """The other identities of one person, as the policy names them."""
-    people = [[_named(name) for name in names] for names in policy.same_person]
-    return tuple(one for names in people if any(_is(actor, one) for one in names) for one in names if one != actor)
-
-
-def _named(name: str) -> Actor:
-    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
-
-
-def _is(one: Actor, other: Actor) -> bool:
-    return (one.kind, one.id) == (other.kind, other.id) and _same_team(one, other)
-
-
-def _same_team(one: Actor, other: Actor) -> bool:
-    # A side that does not know its team is taken for the same person: that refuses more, never less.
-    return one.team == other.team or not (one.team and other.team)
+#: What is said where Slack only notifies.
+SLACK_OFF = "Decisions in Slack are switched off; decide on the command line or over REST."
 
 
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
@@ -192,7 +187,7 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is Decision.CANCEL and own:
         return None
     if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
-        return _no("slack_off", "Decisions in Slack are switched off; decide on the command line or over REST.")
+        return _no("slack_off", SLACK_OFF)
     if decision is Decision.CANCEL and not is_approver(policy, decider):
         return _no("not_yours", "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
@@ -200,6 +195,8 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
         return _no("requester", f"You asked for this, so somebody else decides it; {hint}.")
     if decision is not Decision.CANCEL and not is_approver(policy, decider):
         return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")
+    if decision is not Decision.CANCEL and not may_decide(policy, decider, request.mandate):
+        return _no("other_group", f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them.")
     return None
 
 
@@ -241,8 +238,8 @@ def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
     voters = [Actor.from_ref(ref) for ref in request.approvals]
-    if any(_is(one, voter) for one in (decider.actor, *linked(policy, decider.actor)) for voter in voters):
-        return _no("already_voted", "You have approved this already; it waits for a second approver.")
+    if any(is_same(one, voter) for one in (decider.actor, *linked(policy, decider.actor)) for voter in voters):
+        return _no("already_voted", "You have approved this already; it waits for another approver.")
     if needed.needs_override:
         return _no("override_first", "The override for more hours must be decided first.")
     if request.chosen_offer_id not in (None, what.offer_id):
@@ -254,8 +251,10 @@ def _approve(
         refusal = confirmed(what.typed_amount, request.expected_usd)
     if refusal is not None:
         return refusal
-    if len(request.approvals) + 1 < needed.required:
-        return Verdict(True, "first_of_two", "Your approval is recorded; a second approver decides.")
+    left = needed.required - len(request.approvals) - 1
+    if left > 0:
+        who = "a second approver decides" if needed.required == 2 else f"{plural(left, 'more approver')} decide"
+        return Verdict(True, "first_of_two", f"Your approval is recorded; {who}.")
     return Verdict(True, "approved", "The request is approved.")
 
 

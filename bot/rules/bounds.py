@@ -48,6 +48,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "price_tolerance": Range(1, 10, "1.10"),
         "request_ttl_s": _SECONDS,
         "remind_after_s": _SECONDS,
+        "escalate_after_s": Range(60, LONGEST_S, "3600"),
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
         "drift_tolerance": Range(0, 10, "0.10"),
         "drift_answer_s": _SECONDS,

@@ -85,6 +85,7 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("start", "start ID", "Start a stopped machine.", "start 4k7m2p", Shape.ID),
     Subcommand("restart", "restart ID", "Restart a machine in place.", "restart 4k7m2p", Shape.ID, ("reboot",)),
     Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
+    Subcommand("why", "why ID", "Why a request needs approval, and who may give it.", "why 4k7m2p", Shape.ID),
     Subcommand("audit", "audit ID", "What happened to a request or machine, sealed.", "audit 4k7m2p", Shape.ID),
     Subcommand("budget", "budget", "What your budgets still allow.", "budget", Shape.NOTHING, ("budgets",)),
     Subcommand(

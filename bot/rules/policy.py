@@ -7,55 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
-from types import MappingProxyType
-from typing import Any
 
 from bot.rules.bounds import is_person, problems
 from bot.rules.budget import problem as budget_problem
 from bot.rules.consumers import ConsumerPolicy
 from bot.rules.consumers import problems as consumer_problems
 from bot.rules.digest import problem as digest_problem
+from bot.rules.policy_defaults import disks, doc, frozen, idle_limits, image_capabilities, images
+from bot.rules.tiers import ApprovalTier
+from bot.rules.tiers import problems as tier_problems
 from bot.rules.timing import Timing
 from bot.rules.webhooks import problem as webhook_problem
 
 __all__ = ["Policy", "Supported", "Timing", "read_range"]
-
-
-def _frozen(**items: Any) -> Mapping[str, Any]:
-    return MappingProxyType(dict(items))
-
-
-def _doc(text: str) -> Mapping[str, object]:
-    return _frozen(doc=text)
-
-
-def _default_disks() -> Mapping[str, int]:
-    return MappingProxyType({"default": 50, "moe": 64})
-
-
-def _default_images() -> Mapping[str, str]:
-    return MappingProxyType(
-        {
-            "default": "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel",
-            "vast": "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel",
-            "runpod": "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404",
-        }
-    )
-
-
-def _idle_limits() -> Mapping[str, int]:
-    return MappingProxyType({"default": 1800, "training": 1800, "serving": 3600, "batch": 900})
-
-
-def _image_capabilities() -> Mapping[str, str]:
-    # CUDA 12.8 is the first with kernels for Blackwell (10.0 and 12.0); the builds against it leave old GPUs out.
-    return MappingProxyType(
-        {
-            "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel": "5.0-9.0",
-            "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel": "7.5-12.0",
-            "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404": "7.0-12.0",
-        }
-    )
 
 
 #: The least and greatest compute capability of an image; None where nobody said.
@@ -74,192 +38,210 @@ class Policy:
 
     approvers: tuple[str, ...] = field(
         default=(),
-        metadata=_doc("Slack user ids (U…) or actor references (operator:ada) who may decide and are told."),
+        metadata=doc("Slack user ids (U…) or actor references (operator:ada) who may decide and are told."),
     )
     approver_groups: tuple[str, ...] = field(
-        default=(), metadata=_doc("Slack user groups (S…); whoever is a member at the click may decide.")
+        default=(), metadata=doc("Slack user groups (S…); whoever is a member at the click may decide.")
     )
     may_approve_not_pinged: tuple[str, ...] = field(
-        default=(), metadata=_doc("May decide like an approver, but requests do not mention them.")
+        default=(), metadata=doc("May decide like an approver, but requests do not mention them.")
     )
     never_approve: tuple[str, ...] = field(
-        default=(), metadata=_doc("May never decide, whatever list or group they are in: a denial wins.")
+        default=(), metadata=doc("May never decide, whatever list or group they are in: a denial wins.")
     )
     same_person: tuple[tuple[str, ...], ...] = field(
         default=(),
-        metadata=_doc(
+        metadata=doc(
             "Names of one person at different doors, such as a Slack id and an operator; they ask and decide as one."
         ),
     )
     allow_self_approval: bool = field(
-        default=False, metadata=_doc("An approver may approve what they asked for themselves.")
+        default=False, metadata=doc("An approver may approve what they asked for themselves.")
     )
     allow_slack_decisions: bool = field(
         default=True,
-        metadata=_doc("Off: Slack only notifies; decisions are made over REST or on the command line."),
+        metadata=doc("Off: Slack only notifies; decisions are made over REST or on the command line."),
     )
     auto_approve_below_usd: Decimal | None = field(
-        default=None, metadata=_doc("A worst case below this needs no click. None: every spend is decided by a person.")
+        default=None, metadata=doc("A worst case below this needs no click. None: every spend is decided by a person.")
     )
     auto_approve_signed_by: str = field(
-        default="", metadata=_doc("Who signed for what the policy approves by itself; needed with such an amount.")
+        default="", metadata=doc("Who signed for what the policy approves by itself; needed with such an amount.")
     )
     auto_approve_until: date | None = field(
         default=None,
-        metadata=_doc("The last day (UTC) on which the policy approves by itself; needed with the amount."),
+        metadata=doc("The last day (UTC) on which the policy approves by itself; needed with the amount."),
     )
     auto_approve_daily_usd: Decimal = field(
-        default=Decimal(25), metadata=_doc("The most that the policy approves by itself in any 24 hours.")
+        default=Decimal(25), metadata=doc("The most that the policy approves by itself in any 24 hours.")
     )
     two_approvers_above_usd: Decimal | None = field(
-        default=None, metadata=_doc("A worst case above this needs two different approvers. None: one is enough.")
+        default=None, metadata=doc("A worst case above this needs two different approvers. None: one is enough.")
+    )
+    approval_groups: Mapping[str, tuple[str, ...]] = field(
+        default_factory=frozen,
+        metadata=doc("Groups for the tiers: name to Slack ids, actor references and Slack user groups (S…)."),
+    )
+    approval_tiers: tuple[ApprovalTier, ...] = field(
+        default=(),
+        metadata=doc(
+            "Rows, the first that fits decides: name, group, approvals (how many different people), then (groups that "
+            "it goes on to), for a spend that is above_usd, above_hours, above_gpus, on gpus, or of a team, all of "
+            "them where several are said. What fits none is for the approvers; what fits one, people decide."
+        ),
+    )
+    escalate_to: tuple[str, ...] = field(
+        default=(), metadata=doc("Groups that an undecided request goes on to, where its tier names none; they join.")
+    )
+    escalate_after_s: int = field(
+        default=3600, metadata=doc("The first of them is asked after this, and each further one after as much again.")
     )
     confirm_above_usd: Decimal = field(
-        default=Decimal(100), metadata=_doc("An expected total above this makes the approver type the amount.")
+        default=Decimal(100), metadata=doc("An expected total above this makes the approver type the amount.")
     )
     max_hours: Decimal = field(
-        default=Decimal(12), metadata=_doc("Longest time in all without an override with its own approval.")
+        default=Decimal(12), metadata=doc("Longest time in all without an override with its own approval.")
     )
     max_hours_ever: Decimal = field(
-        default=Decimal(720), metadata=_doc("Longest time in all that can be asked for, even with an override.")
+        default=Decimal(720), metadata=doc("Longest time in all that can be asked for, even with an override.")
     )
     price_tolerance: Decimal = field(
-        default=Decimal("1.10"), metadata=_doc("An approval covers the quoted price per hour times this.")
+        default=Decimal("1.10"), metadata=doc("An approval covers the quoted price per hour times this.")
     )
-    request_ttl_s: int = field(default=7200, metadata=_doc("A request that nobody decides expires after this."))
+    request_ttl_s: int = field(default=7200, metadata=doc("A request that nobody decides expires after this."))
     remind_after_s: int = field(
-        default=900, metadata=_doc("First reminder of an undecided request; the pause doubles after each.")
+        default=900, metadata=doc("First reminder of an undecided request; the pause doubles after each.")
     )
     failover: bool = field(
-        default=True, metadata=_doc("After a definite no, the next option of the same message is tried inside the cap.")
+        default=True, metadata=doc("After a definite no, the next option of the same message is tried inside the cap.")
     )
     replacements: int = field(
         default=1,
-        metadata=_doc(
+        metadata=doc(
             "How many lost instances one approval replaces from its remaining cap and hours, booting or in use."
         ),
     )
     warn_before_end_s: tuple[int, ...] = field(
         default=(3600, 1800, 600, 120),
-        metadata=_doc("The owner is told this long before the approved end; one message, updated at each of these."),
+        metadata=doc("The owner is told this long before the approved end; one message, updated at each of these."),
     )
     fallback_contacts: tuple[str, ...] = field(
         default=(),
-        metadata=_doc(
+        metadata=doc(
             "Slack users (U…) or channels (C…) that are told when the owner cannot be; they may act like the owner. "
             "None: the channel of the request is told."
         ),
     )
     drift_tolerance: Decimal = field(
         default=Decimal("0.10"),
-        metadata=_doc("A session that will cost more than was approved by this share is asked about again."),
+        metadata=doc("A session that will cost more than was approved by this share is asked about again."),
     )
     drift_answer_s: int = field(
-        default=900, metadata=_doc("Without an answer to that by then it is stopped, where that saves money.")
+        default=900, metadata=doc("Without an answer to that by then it is stopped, where that saves money.")
     )
     checkpoint_unverified: str = field(
         default="keep",
-        metadata=_doc(
+        metadata=doc(
             "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep (stopped "
             "with its disk, or held where a stop keeps nothing, as long as what was approved pays for it) or destroy."
         ),
     )
     checkpoint_save_s: int = field(
-        default=600, metadata=_doc("How long its agent may take to save and upload before that is decided.")
+        default=600, metadata=doc("How long its agent may take to save and upload before that is decided.")
     )
     checkpoint_max_age_s: int = field(
-        default=3600, metadata=_doc("A checkpoint that lacks more work than this is not taken for verified.")
+        default=3600, metadata=doc("A checkpoint that lacks more work than this is not taken for verified.")
     )
     checkpoint_hold_s: int = field(
-        default=14_400, metadata=_doc("An unverified machine that is held this long is brought before the operators.")
+        default=14_400, metadata=doc("An unverified machine that is held this long is brought before the operators.")
     )
     end_when_silent: bool = field(
         default=True,
-        metadata=_doc("A session is ended when its machine's agent, having reported before, falls silent."),
+        metadata=doc("A session is ended when its machine's agent, having reported before, falls silent."),
     )
-    silent_s: int = field(default=900, metadata=_doc("Silence after which its owner is told that it will be ended."))
-    silent_grace_s: int = field(default=300, metadata=_doc("From that message to the end."))
+    silent_s: int = field(default=900, metadata=doc("Silence after which its owner is told that it will be ended."))
+    silent_grace_s: int = field(default=300, metadata=doc("From that message to the end."))
     end_when_idle: bool = field(
-        default=True, metadata=_doc("A session is ended when its agent reports that no GPU does anything.")
+        default=True, metadata=doc("A session is ended when its agent reports that no GPU does anything.")
     )
     idle_below_percent: Decimal = field(
-        default=Decimal(5), metadata=_doc("A GPU below this utilisation does nothing (percent).")
+        default=Decimal(5), metadata=doc("A GPU below this utilisation does nothing (percent).")
     )
     idle_s: Mapping[str, int] = field(
-        default_factory=_idle_limits,
-        metadata=_doc("Idling per workload after which its owner is told; `default` is for all others."),
+        default_factory=idle_limits,
+        metadata=doc("Idling per workload after which its owner is told; `default` is for all others."),
     )
-    idle_grace_s: int = field(default=600, metadata=_doc("From that message to the end."))
+    idle_grace_s: int = field(default=600, metadata=doc("From that message to the end."))
     done_grace_s: int = field(
-        default=120, metadata=_doc("From the message that a job is over, as its agent says, to the end.")
+        default=120, metadata=doc("From the message that a job is over, as its agent says, to the end.")
     )
-    max_gpus: int = field(default=16, metadata=_doc("Most GPUs in one request."))
+    max_gpus: int = field(default=16, metadata=doc("Most GPUs in one request."))
     max_open_requests_per_user: int = field(
-        default=5, metadata=_doc("Most undecided requests that one person may have open.")
+        default=5, metadata=doc("Most undecided requests that one person may have open.")
     )
-    max_reason_chars: int = field(default=500, metadata=_doc("Longest reason of a request or of a rejection."))
+    max_reason_chars: int = field(default=500, metadata=doc("Longest reason of a request or of a rejection."))
     min_disk_gb: Mapping[str, int] = field(
-        default_factory=_default_disks, metadata=_doc("Smallest disk per workload; `default` is for all others.")
+        default_factory=disks, metadata=doc("Smallest disk per workload; `default` is for all others.")
     )
     default_image: Mapping[str, str] = field(
-        default_factory=_default_images,
-        metadata=_doc("Image per `cloud/stack`, per `cloud`, or `default`; the first of these that exists is used."),
+        default_factory=images,
+        metadata=doc("Image per `cloud/stack`, per `cloud`, or `default`; the first of these that exists is used."),
     )
     image_capabilities: Mapping[str, str] = field(
-        default_factory=_image_capabilities,
-        metadata=_doc(
+        default_factory=image_capabilities,
+        metadata=doc(
             "Least and greatest CUDA compute capability per image. A GPU outside it is not offered with that image; "
             "images that are not named here run everywhere."
         ),
     )
     blocked_hosts: tuple[str, ...] = field(
-        default=(), metadata=_doc("Hosts or machines that are never offered, as cloud:id.")
+        default=(), metadata=doc("Hosts or machines that are never offered, as cloud:id.")
     )
     blocked_countries: tuple[str, ...] = field(
-        default=(), metadata=_doc("Countries that are never offered: two letters, or EU for all of its members.")
+        default=(), metadata=doc("Countries that are never offered: two letters, or EU for all of its members.")
     )
     blocked_gpus: tuple[str, ...] = field(
-        default=(), metadata=_doc("Canonical GPU names that are never offered, such as those a stack does not support.")
+        default=(), metadata=doc("Canonical GPU names that are never offered, such as those a stack does not support.")
     )
-    options_shown: int = field(default=5, metadata=_doc("How many ranked options a request shows."))
+    options_shown: int = field(default=5, metadata=doc("How many ranked options a request shows."))
     retry_buffer: Decimal = field(
         default=Decimal("0.10"),
-        metadata=_doc("Share of the compute cost that an estimate keeps for retries."),
+        metadata=doc("Share of the compute cost that an estimate keeps for retries."),
     )
-    egress_gb: Decimal = field(default=Decimal(10), metadata=_doc("Data sent out per run that an estimate assumes."))
+    egress_gb: Decimal = field(default=Decimal(10), metadata=doc("Data sent out per run that an estimate assumes."))
     ingress_gb: Decimal = field(
-        default=Decimal(20), metadata=_doc("Data fetched per run, the image included, that an estimate assumes.")
+        default=Decimal(20), metadata=doc("Data fetched per run, the image included, that an estimate assumes.")
     )
     assumed_reliability: Decimal = field(
-        default=Decimal("0.95"), metadata=_doc("Reliability of a host whose cloud reports none.")
+        default=Decimal("0.95"), metadata=doc("Reliability of a host whose cloud reports none.")
     )
     assumed_datacenter_reliability: Decimal = field(
-        default=Decimal("0.99"), metadata=_doc("The same for an offer that the cloud says is in a data center.")
+        default=Decimal("0.99"), metadata=doc("The same for an offer that the cloud says is in a data center.")
     )
     spot_interruption: Decimal = field(
-        default=Decimal("0.15"), metadata=_doc("Chance that a spot instance is taken back, on top of its host's own.")
+        default=Decimal("0.15"), metadata=doc("Chance that a spot instance is taken back, on top of its host's own.")
     )
     loss_window_h: Decimal = field(
         default=Decimal(24),
-        metadata=_doc("Hours within which a reliability and spot_interruption are read as chances of a loss."),
+        metadata=doc("Hours within which a reliability and spot_interruption are read as chances of a loss."),
     )
     checkpoint_write_gb_s: Decimal = field(
         default=Decimal("0.5"),
-        metadata=_doc("GB per second at which a checkpoint is written; a network disk's, to be on the safe side."),
+        metadata=doc("GB per second at which a checkpoint is written; a network disk's, to be on the safe side."),
     )
     store_usd_gb_month: Decimal = field(
-        default=Decimal("0.023"), metadata=_doc("Dollars per GB and month of the store that keeps checkpoints.")
+        default=Decimal("0.023"), metadata=doc("Dollars per GB and month of the store that keeps checkpoints.")
     )
     risk_weight: Decimal = field(
         default=Decimal("0.10"),
-        metadata=_doc("Ranking adds this times the chance of losing the host times the compute cost; 0 ignores risk."),
+        metadata=doc("Ranking adds this times the chance of losing the host times the compute cost; 0 ignores risk."),
     )
     teams: Mapping[str, tuple[str, ...]] = field(
-        default_factory=_frozen, metadata=_doc("Teams that share a budget: name to Slack ids or actor references.")
+        default_factory=frozen, metadata=doc("Teams that share a budget: name to Slack ids or actor references.")
     )
     budgets: Mapping[str, Mapping[str, Decimal]] = field(
-        default_factory=_frozen,
-        metadata=_doc(
+        default_factory=frozen,
+        metadata=doc(
             "Most dollars per scope (global, team:NAME, user:ID or user:*, consumer:NAME or consumer:*, label:NAME or "
             "label:*) and time (hourly, daily, monthly, total; days and months in UTC). What approvals may still spend "
             "counts; hourly is the sum of the approved prices per hour."
@@ -267,44 +249,44 @@ class Policy:
     )
     budget_thresholds: tuple[Decimal, ...] = field(
         default=(Decimal("0.5"), Decimal("0.8"), Decimal(1)),
-        metadata=_doc("Shares of a budget whose owners are told when an approval reaches them."),
+        metadata=doc("Shares of a budget whose owners are told when an approval reaches them."),
     )
     budget_owners: Mapping[str, tuple[str, ...]] = field(
-        default_factory=_frozen,
-        metadata=_doc("Slack users or channels told about each scope; the administrators, or else the operators."),
+        default_factory=frozen,
+        metadata=doc("Slack users or channels told about each scope; the administrators, or else the operators."),
     )
     budget_admins: tuple[str, ...] = field(
         default=(),
-        metadata=_doc("Who among the approvers may approve above a budget; they type the amount (U… or operator:ada)."),
+        metadata=doc("Who among the approvers may approve above a budget; they type the amount (U… or operator:ada)."),
     )
     consumers: Mapping[str, ConsumerPolicy] = field(
-        default_factory=_frozen,
-        metadata=_doc(
+        default_factory=frozen,
+        metadata=doc(
             "Programs by name, each with clouds, gpus, max_hours, defaults (fields of the portable job request) and "
             "auto_approve_below_usd, _daily_usd, _until and _signed_by of its own; what is left out limits nothing."
         ),
     )
     webhook_networks: tuple[str, ...] = field(
-        default=(), metadata=_doc("Networks that are not public and may be told all the same, as in 10.1.0.0/16.")
+        default=(), metadata=doc("Networks that are not public and may be told all the same, as in 10.1.0.0/16.")
     )
     webhook_ports: tuple[int, ...] = field(
-        default=(443,), metadata=_doc("Ports of public addresses that webhooks may name; always by https.")
+        default=(443,), metadata=doc("Ports of public addresses that webhooks may name; always by https.")
     )
-    digest_at: str = field(default="09:00", metadata=_doc("When the daily digest is shown; nothing for no digest."))
+    digest_at: str = field(default="09:00", metadata=doc("When the daily digest is shown; nothing for no digest."))
     digest_timezone: str = field(
-        default="UTC", metadata=_doc("Whose time that is, and whose days it speaks of, as in Europe/Berlin.")
+        default="UTC", metadata=doc("Whose time that is, and whose days it speaks of, as in Europe/Berlin.")
     )
-    digest_weekly: str = field(default="monday", metadata=_doc("The day of the weekly digest; nothing for none."))
+    digest_weekly: str = field(default="monday", metadata=doc("The day of the weekly digest; nothing for none."))
     digest_channel: str = field(
-        default="", metadata=_doc("Where digests are shown (C…); the approvals channel if empty.")
+        default="", metadata=doc("Where digests are shown (C…); the approvals channel if empty.")
     )
     cost_ledger_file: str = field(
-        default="", metadata=_doc("A `cost_ledger.json` into which other tools write their costs; read every minute.")
+        default="", metadata=doc("A `cost_ledger.json` into which other tools write their costs; read every minute.")
     )
-    project: str = field(default="gpu", metadata=_doc("The label of what names none: {project} in names."))
+    project: str = field(default="gpu", metadata=doc("The label of what names none: {project} in names."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",
-        metadata=_doc("Human part of an instance's name: {project}, {model}, {count} and {gpu}."),
+        metadata=doc("Human part of an instance's name: {project}, {model}, {count} and {gpu}."),
     )
 
     def validated(self) -> Policy:
@@ -330,6 +312,14 @@ class Policy:
             ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
             (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
             (not (wrong := next(consumer_problems(self.consumers), "")), wrong),
+            (
+                not (
+                    wrong := next(
+                        tier_problems(self.approval_tiers, self.approval_groups, self.escalate_to, self.teams), ""
+                    )
+                ),
+                wrong,
+            ),
             (not (wrong := webhook_problem(self.webhook_networks, self.webhook_ports)), wrong),
             (not (wrong := digest_problem(self.digest_at, self.digest_timezone, self.digest_weekly)), wrong),
             (all(0 < share <= 1 for share in self.budget_thresholds), "budget_thresholds must lie between 0 and 1"),

@@ -7,12 +7,14 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, linked, plan, verdict
+from bot.rules.authority import ANYBODY
 from bot.rules.drift import DRIFT
 from bot.rules.extending import EXTEND, gate
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
+from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, budgets, drifting, extending, granting
+from bot.services import asking, budgets, drifting, extending, granting, mandates
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from ledger.events import record
@@ -41,7 +43,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             ask = await ask_by_token(tx, command.token)
             if ask is None:
                 return UNKNOWN_BUTTON
-            judged = _judged(ctx, ask, command, now)
+            judged = await _judged(ctx, tx, ask, command, now)
             spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
             room = await budgets.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
             if room is not None and not room.verdict.allowed:
@@ -66,9 +68,9 @@ async def preview(ctx: Context, command: Decide) -> Reply:
     """The same judgement without any effect: what a door asks before it opens a dialog."""
     async with ctx.db.read() as tx:
         ask = await ask_by_token(tx, command.token)
-    if ask is None:
-        return UNKNOWN_BUTTON
-    return _reply(ask, _judged(ctx, ask, command, ctx.clock.now()))
+        if ask is None:
+            return UNKNOWN_BUTTON
+        return _reply(ask, await _judged(ctx, tx, ask, command, ctx.clock.now()))
 
 
 async def cancel(ctx: Context, command: Cancel) -> Reply:
@@ -79,7 +81,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             request, _ = await resolve(tx, command.request)
             ask = await ask_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
-            judged = _judge(ctx.policy, ask, asked, now, Decision.CANCEL)
+            judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
             if judged.allowed:
                 await _close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
@@ -105,9 +107,9 @@ def _reply(ask: Ask, judged: Verdict) -> Reply:
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
-def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime) -> Verdict:
+async def _judged(ctx: Context, tx: Tx, ask: Ask, command: Decide, now: datetime) -> Verdict:
     """The rules' verdict, and that the cloud of an approved option can still be used."""
-    judged = _judge(ctx.policy, ask, command, now)
+    judged = _judge(ctx.policy, ask, command, now, await mandates.mandate(tx, ctx.policy, ask.request, now))
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
@@ -118,7 +120,14 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime) -> Verdict:
     return judged
 
 
-def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: Decision | None = None) -> Verdict:
+def _judge(
+    policy: Policy,
+    ask: Ask,
+    command: Decide,
+    now: datetime,
+    mandate: Mandate = ANYBODY,
+    decision: Decision | None = None,
+) -> Verdict:
     request = ask.request
     job = JobRequest.from_json(request.job)
     decided = decision or Decision(ask.action)
@@ -138,6 +147,7 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
         asked_usd=job.budget_cap_usd,
         spent_usd=ask.spent_usd,
         decided_by=request.decided_by or "",
+        mandate=mandate,
     )
     what = DecisionInput(
         decision=decided,
@@ -160,7 +170,7 @@ def _judge(policy: Policy, ask: Ask, command: Decide, now: datetime, decision: D
     if request.kind == DRIFT:
         # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
-    needed = plan(policy, facts.worst_usd, facts.expected_usd, job.already_hours + job.hours, override)
+    needed = plan(policy, facts.worst_usd, facts.expected_usd, job.already_hours + job.hours, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
 

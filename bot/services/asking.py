@@ -6,7 +6,6 @@ import secrets
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.reminders import next_look
 from bot.services import warning
 from ledger.courses import undecided
 from ledger.events import announce, record
@@ -18,7 +17,7 @@ from ledger.values import SYSTEM, Actor, new_id
 from ledger.writes import Tx, amend, book
 
 
-async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime, *, remind_after_s: int) -> Request:
+async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime, *, due_at: datetime) -> Request:
     """Open the request that a human must approve before anything above the 12-hour cap is bought."""
     override = Request(
         id=new_id("req", now),
@@ -35,7 +34,7 @@ async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime, *,
         required_approvals=1,
         expires_at=parent.expires_at,
         created_at=now,
-        due_at=next_look(now, parent.expires_at, now, remind_after_s),
+        due_at=due_at,
     )
     tx.add(override)
     await tx.flush()

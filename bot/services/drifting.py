@@ -13,9 +13,8 @@ from bot.rules.approval import plan
 from bot.rules.drift import DRIFT, Course
 from bot.rules.estimate import Component, Estimate
 from bot.rules.nodes import progress
-from bot.rules.reminders import next_look
 from bot.rules.switching import Order
-from bot.services import asking, recovery, switching
+from bot.services import asking, mandates, recovery, reminding, switching
 from bot.services.checkins import heard_of
 from bot.services.context import Context
 from bot.services.deadlines import SCHEDULER
@@ -107,7 +106,10 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     row = (await instances_of_session(tx, session.id))[-1]
     figure = drift.projected(course, now).quantize(drift.CENT)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED)
+    mandate = await mandates.fresh(
+        tx, ctx.policy, parent.requester, JobRequest.from_json(parent.job), [(figure, row.offer)]
+    )
+    needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
     can_pause = not _cannot_pause(ctx, row)
     said = drift.question(course, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
     asked = Request(
@@ -125,7 +127,7 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
         required_approvals=needed.required,
         expires_at=max(one.deadline, now),
         created_at=now,
-        due_at=next_look(now, one.deadline, now, ctx.policy.remind_after_s),
+        due_at=reminding.next_due(ctx.policy, mandate, now, one.deadline, now),
     )
     tx.add(asked)
     await tx.flush()

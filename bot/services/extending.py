@@ -9,9 +9,8 @@ from decimal import Decimal
 from bot.rules import duration, extending
 from bot.rules.approval import plan
 from bot.rules.extending import EXTEND
-from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
-from bot.services import access, asking, warning
+from bot.services import access, asking, mandates, reminding, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
 from bot.services.reoffering import offer_again
@@ -118,7 +117,9 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     job = replace(job, hours=command.hours, already_hours=already)
     costs = extending.estimate(row.price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    needed = plan(by_people, costs.worst_usd, costs.expected_usd, already + command.hours, RequestState.APPROVED)
+    mandate = await mandates.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)])
+    total = already + command.hours
+    needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
     # After the end there is nothing left to extend, so the question is over then.
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(session.deadline or now, now))
     asked = Request(
@@ -132,11 +133,11 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         job=job.to_json(),
         reason=reason,
         channel=parent.channel,
-        rule=f"{needed.rule} {gate or f'It is {say_hours(already + command.hours)} in all then.'}",
+        rule=f"{needed.rule} {gate or f'It is {say_hours(total)} in all then.'}",
         required_approvals=needed.required,
         expires_at=expires_at,
         created_at=now,
-        due_at=next_look(now, expires_at, now, ctx.policy.remind_after_s),
+        due_at=reminding.next_due(ctx.policy, mandate, now, expires_at, now),
     )
     tx.add(asked)
     await tx.flush()

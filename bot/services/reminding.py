@@ -1,17 +1,35 @@
-"""Reminders: a request that waits for a decision is brought up again where it was asked, before it expires."""
+"""Reminders: a request that waits for a decision is brought up again where it was asked, and goes on to more people."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
+from bot.rules.authority import groups
+from bot.rules.policy import Policy
 from bot.rules.reminders import next_look, reminders_due
+from bot.rules.tiers import Mandate, chain, next_step
+from bot.services import mandates
+from bot.services.asking import show_again
 from bot.services.context import Context
 from ledger.claims import Claim, release
-from ledger.events import announce
-from ledger.lookups import current_quote, notification_of, override_of
+from ledger.events import announce, announce_once, record
+from ledger.lookups import current_quote, latest_events, notification_of, override_of
 from ledger.models import Request
 from ledger.states import NotificationKind, RequestState
+from ledger.values import SYSTEM
 from ledger.writes import Tx
+
+#: What the last part of a reminder's subject begins with when it asks further groups.
+ONWARDS = "e"
+ESCALATED = "request.escalated"
+
+
+def next_due(policy: Policy, mandate: Mandate, opened_at: datetime, expires_at: datetime, now: datetime) -> datetime:
+    """When an undecided request needs attention again: a reminder, its next group, or its expiry."""
+    further = len(chain(mandate.tier, policy.escalate_to))
+    onwards = next_step(further, opened_at, now, policy.escalate_after_s)
+    due_at = next_look(opened_at, expires_at, now, policy.remind_after_s)
+    return due_at if onwards is None else min(due_at, onwards)
 
 
 async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
@@ -25,21 +43,44 @@ async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
 
 
 async def remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: datetime) -> None:
-    """Announce the reminder that is due, and give the row back until the next one or its expiry.
+    """Announce what is due, and give the row back until the next time or its expiry.
 
     Each reminder of each quote version is a message of its own, because an edit notifies nobody. Those that were missed
-    while nothing ran are one. A request that waits for more hours to be allowed is brought up by that question alone.
+    while nothing ran are one, and where a further group is asked, that message is the reminder too. A request that
+    waits for more hours to be allowed is brought up by that question alone.
     """
     quote = await current_quote(tx, request)
     opened_at = quote.created_at if quote else request.created_at
+    mandate = await mandates.mandate(tx, ctx.policy, request, now)
     number = reminders_due(opened_at, now, ctx.policy.remind_after_s)
-    due_at = next_look(opened_at, request.expires_at, now, ctx.policy.remind_after_s)
-    if not await release(tx, Request, held, due_at=due_at) or number == 0:
+    due_at = next_due(ctx.policy, mandate, opened_at, request.expires_at, now)
+    if not await release(tx, Request, held, due_at=due_at) or not (number or mandate.steps):
         return  # Somebody else has it, or it was only looked at early.
     override = await override_of(tx, request.id)
     if override is not None and override.state is RequestState.PENDING:
         return
-    subject = f"{request.id}/{request.quote_version}.{number}"
+    subject, kind = f"{request.id}/{request.quote_version}", NotificationKind.REQUEST_REMINDER
+    gone_on = f"{subject}.{ONWARDS}{mandate.steps}"
+    if mandate.steps and await _escalate(ctx, tx, request, mandate, gone_on, number, now):
+        return
+    last = await latest_events(tx, request.id, ESCALATED, 1) if mandate.steps else []
+    if last and last[0].data.get("subject") == gone_on and number <= int(last[0].data.get("reminders", 0)):
+        return  # Whoever was asked then has read it.
+    reminder = f"{subject}.{number}"
+    if number and await notification_of(tx, kind, reminder, request.channel) is None:
+        await announce(tx, at=now, kind=kind, subject=reminder, destination=request.channel)
+
+
+async def _escalate(
+    ctx: Context, tx: Tx, request: Request, mandate: Mandate, subject: str, number: int, now: datetime
+) -> bool:
+    """Ask the next group, once; False when it was asked before. Its row in the journal says which reminder it was."""
     kind = NotificationKind.REQUEST_REMINDER
-    if await notification_of(tx, kind, subject, request.channel) is None:
-        await announce(tx, at=now, kind=kind, subject=subject, destination=request.channel)
+    if not await announce_once(tx, at=now, kind=kind, subject=subject, destination=request.channel, body={}):
+        return False
+    names = ", ".join(groups(ctx.policy, mandate)[1:])
+    said = f"Nobody decided, so {names} may decide too."
+    data = {"subject": subject, "reminders": number}
+    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=ESCALATED, reason=said, data=data)
+    await show_again(tx, request, now)
+    return True

@@ -17,10 +17,9 @@ from bot.rules.approval import plan
 from bot.rules.excluding import excluded
 from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
-from bot.rules.reminders import next_look
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural, usd
-from bot.services import asking, reminding, standing, unquoted
+from bot.services import asking, mandates, reminding, standing, unquoted
 from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
@@ -215,8 +214,9 @@ async def _offer(
     worst = max(option.worst_usd for option in options)
     expected = max(option.expected_usd for option in options)
     # Whoever is asked is a person, so the plan is the one for people.
-    needed = plan(_by_people(ctx.policy), worst, expected, job.hours, override.state if override else None)
-    judged = await standing.judge(ctx, tx, request, options[0], now)
+    mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
+    needed = plan(_by_people(ctx.policy), worst, expected, job.hours, override.state if override else None, mandate)
+    judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     expires_at = now + timedelta(seconds=ctx.policy.request_ttl_s)
     moved = await move(
@@ -235,7 +235,7 @@ async def _offer(
             "required_approvals": 1 if judged.allowed else needed.required,
             "chosen_option_id": None,
             "expires_at": expires_at,
-            "due_at": next_look(now, expires_at, now, ctx.policy.remind_after_s),
+            "due_at": reminding.next_due(ctx.policy, mandate, now, expires_at, now),
             "claim_token": None,
             "claim_until": None,
         },
@@ -244,7 +244,9 @@ async def _offer(
         await standing.approve(ctx, tx, moved, options[0], judged, now)
     elif needed.needs_override and override is None:
         verdict = duration.check(job.hours, Decimal(0), ctx.policy)
-        await asking.ask_override(tx, moved, verdict.sentence, now, remind_after_s=ctx.policy.remind_after_s)
+        await asking.ask_override(
+            tx, moved, verdict.sentence, now, due_at=reminding.next_due(ctx.policy, mandate, now, expires_at, now)
+        )
     elif version > 1:
         await reminding.ask_anew(tx, moved, now)
     return judged.allowed

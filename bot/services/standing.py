@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.rules.spend import price_cap, total_cap
 from bot.rules.standing import PERIOD, STANDING_PREFIX, applied, signer, standing
+from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict
 from bot.services import budgets, granting
 from bot.services.context import Context
@@ -20,12 +21,14 @@ from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
 from ledger.writes import Tx
 
 
-async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime) -> Verdict:
+async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: Mandate) -> Verdict:
     """Whether the policy approves the best option by itself. Its limit per day stays locked until `tx` ends."""
     job = JobRequest.from_json(request.job)
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
         return Verdict(False, "off", "")
+    if mandate.tier is not None:
+        return Verdict(False, "tiered", "People decide what belongs to a tier, so the policy does not approve it.")
     await lock_family(tx, Request, request.id)
     await lock_standing(tx)
     judged = standing(

@@ -17,8 +17,10 @@ from bot.services import (
     budgets,
     costs,
     crosstool,
+    explaining,
     extending,
     keys,
+    mandates,
     planning,
     provisioning,
     sessions,
@@ -40,6 +42,7 @@ from bot.slack.blocks.profile import profile
 from bot.slack.blocks.reply import answer, said
 from bot.slack.blocks.status import status
 from bot.slack.desk import Desk, Job
+from ledger.reads import resolve
 from ledger.values import JobRequest
 
 #: What the ids of conversations begin with that only one person has with the app: a direct message, or the person.
@@ -133,7 +136,9 @@ async def _status(desk: Desk, job: Job, parsed: Command) -> None:
     mine = found.request.request.requester == job.heard.actor.ref
     provider = desk.ctx.providers.get(view.instance.cloud) if view and view.instance else None
     can_end = provider is None or provider.capabilities.terminate
-    await desk.say(job, status(found, desk.ctx.policy, cost, now, mine=mine, can_end=can_end))
+    async with desk.ctx.db.read() as tx:
+        asked = await mandates.mandate(tx, desk.ctx.policy, found.request.request, now)
+    await desk.say(job, status(found, desk.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked))
 
 
 async def _terminate(desk: Desk, job: Job, parsed: Command) -> None:
@@ -187,6 +192,17 @@ async def _audit(desk: Desk, job: Job, parsed: Command) -> None:
         await desk.say(job, answer(Reply(False, "not_yours", "Only its owner or an approver reads this journal.")))
 
 
+async def _why(desk: Desk, job: Job, parsed: Command) -> None:
+    try:
+        async with desk.ctx.db.read() as tx:
+            request, _ = await resolve(tx, parsed.target)
+    except LookupError as error:
+        await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
+        return
+    found = await explaining.why(desk.ctx, request.id)
+    await desk.say(job, answer(Reply(True, "why", " ".join(found.sentences))))
+
+
 async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
@@ -229,6 +245,7 @@ HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] =
     "extend": _extend,
     "done": _done,
     "audit": _audit,
+    "why": _why,
     "budget": _budget,
     "costs": _costs,
     "stop": _switch,

@@ -6,7 +6,8 @@ import logging
 
 from bot.blockkit import validate_view
 from bot.rules.approval import DeciderFacts, is_approver, linked
-from bot.services import budgets, costs, sessions
+from bot.rules.authority import may_decide
+from bot.services import budgets, costs, mandates, sessions
 from bot.services.metering import cost_now
 from bot.slack.blocks.home import DECISIONS, Mine, home
 from bot.slack.desk import Desk, Job
@@ -60,8 +61,11 @@ async def _decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
         return []
     names = {facts.actor.ref, *(one.ref for one in linked(policy, facts.actor))}
     waiting = (await sessions.listing(desk.ctx)).requests
-    return [
+    pending = [
         row
         for row in waiting
         if row.state is RequestState.PENDING and (policy.allow_self_approval or row.requester not in names)
     ]
+    async with desk.ctx.db.read() as tx:
+        asked = await mandates.mandates(tx, policy, pending, desk.ctx.clock.now())
+    return [row for row in pending if may_decide(policy, facts, asked[row.id])]

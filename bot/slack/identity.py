@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from bot.rules.approval import DeciderFacts
+from bot.rules.authority import is_slack_group
 from bot.rules.policy import Policy
 from bot.slack.web import Web, WebError
 from ledger.values import Actor, ActorKind, Clock
@@ -76,10 +77,14 @@ class Directory:
         return found
 
     async def _groups_of(self, user: str) -> tuple[str, ...]:
-        """The approver groups that somebody is in. A person whom the policy names needs no group to be looked up."""
-        if user in self._policy.approvers or user in self._policy.may_approve_not_pinged:
+        """The approver groups that somebody is in. Whoever may decide anyway needs no group to be looked up."""
+        policy, people = self._policy, self._policy.approval_groups.values()
+        wanted = [name for names in people for name in names if is_slack_group(name)]
+        if user in policy.may_approve_not_pinged:
             return ()
-        return tuple([group for group in self._policy.approver_groups if user in await self._members(group)])
+        if user not in policy.approvers:
+            wanted = [*policy.approver_groups, *wanted]
+        return tuple([group for group in dict.fromkeys(wanted) if user in await self._members(group)])
 
     async def _members(self, group: str) -> frozenset[str]:
         found = self._recent(group)

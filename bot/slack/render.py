@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.authority import ANYBODY, groups
+from bot.rules.tiers import Mandate
 from bot.rules.trouble import given_up_at
-from bot.services import deadlines, extending, reconciling
+from bot.services import deadlines, extending, mandates, reconciling
 from bot.services.context import Context
 from bot.services.digest_document import DigestDocument
 from bot.services.metering import cost_now
+from bot.services.reminding import ONWARDS
 from bot.slack.blocks import digest, interrupted, operators, owner, unattended
 from bot.slack.blocks import ending as ending_message
 from bot.slack.blocks.parts import Message, safe, section
@@ -64,6 +67,12 @@ def channel_of(settings: SlackSettings, destination: str) -> str:
     return destination
 
 
+async def _mandate(ctx: Context, view: RequestView) -> Mandate:
+    """Who is asked about a request that is rendered now."""
+    async with ctx.db.read() as tx:
+        return await mandates.mandate(tx, ctx.policy, view.request, ctx.clock.now())
+
+
 async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decimal | None]:
     request_id = row.subject.partition("/")[0]
     async with ctx.db.read() as tx:
@@ -90,7 +99,8 @@ async def _request_message(ctx: Context, settings: SlackSettings, row: Notificat
     view, cost = await _request(ctx, row)
     keyless = await _is_keyless(ctx, view.request.requester, view.request.state is RequestState.PENDING)
     hints = (no_key(view.request.requester, settings.command),) if keyless else ()
-    message = request_message(view, ctx.policy, cost, hints)
+    mandate = await _mandate(ctx, view) if view.request.state is RequestState.PENDING else ANYBODY
+    message = request_message(view, ctx.policy, cost, hints, mandate)
     return Shown(message, channel_of(settings, row.destination), edits=True, fallback=_asker(view))
 
 
@@ -117,9 +127,13 @@ async def _request_reminder(ctx: Context, settings: SlackSettings, row: Notifica
     view, _ = await _request(ctx, row)
     if view.request.state is not RequestState.PENDING:
         raise LookupError(f"{view.request.id} does not wait for a decision any more")
-    if row.subject.endswith(".0"):
-        return await _in_thread(ctx, settings, row, view, asked_again(view, ctx.policy))
-    return await _in_thread(ctx, settings, row, view, reminder(view, ctx.policy, ctx.clock.now()))
+    mandate = await _mandate(ctx, view)
+    number = row.subject.rpartition(".")[2]
+    if number == "0":
+        return await _in_thread(ctx, settings, row, view, asked_again(view, ctx.policy, mandate))
+    onwards = ", ".join(groups(ctx.policy, mandate)[1:]) if number.startswith(ONWARDS) else ""
+    what = reminder(view, ctx.policy, ctx.clock.now(), mandate, onwards)
+    return await _in_thread(ctx, settings, row, view, what)
 
 
 async def _session(ctx: Context, row: Notification) -> SessionView:

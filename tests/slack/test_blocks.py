@@ -323,8 +323,8 @@ def test_people_and_places() -> None:
     assert parts.person("") == "somebody"
     assert parts.channel("C0GPU") == "<#C0GPU>"
     assert parts.channel("") == "a channel"
-    assert parts.approvers(["U0BOB"] * 25, []).endswith("and others")
-    assert parts.approvers([], ["S0TEAM", "<!here>"]) == "<!subteam^S0TEAM>"
+    assert parts.mentions(["U0BOB"] * 25).endswith("and others")
+    assert parts.mentions(["S0TEAM", "operator:ada"]) == "<!subteam^S0TEAM>, operator ada"
 
 
 def test_foreign_text_formats_nothing_but_stays_readable() -> None:

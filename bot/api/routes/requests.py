@@ -16,7 +16,7 @@ from bot.api.views import request_out
 from bot.rules.approval import DeciderFacts, Decision
 from bot.rules.consumers import of as limits_of
 from bot.rules.scopes import Scope
-from bot.services import access, approvals, deciding, provisioning
+from bot.services import access, approvals, deciding, mandates, provisioning
 from bot.services.commands import Cancel, Provision, Reply
 from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, completed, read_job
@@ -103,7 +103,8 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
-        return request_out(await request_view(tx, row.id), desk.ctx.policy)
+        asked = await mandates.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
+        return request_out(await request_view(tx, row.id), desk.ctx.policy, asked)
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409))

@@ -147,10 +147,12 @@ def person(ref: str) -> str:
     return f"{lead}{safe(actor.id)}"
 
 
-def approvers(names: Iterable[str], groups: Iterable[str]) -> str:
-    """Those who may decide, as mentions; names that are no Slack ids are shown as people."""
-    people = [f"<@{name}>" if _USER.fullmatch(name) else person(name) for name in names]
-    people += [f"<!subteam^{group}>" for group in groups if _GROUP.fullmatch(group)]
+def mentions(names: Iterable[str]) -> str:
+    """People and user groups of the policy, as mentions; names that are no Slack ids are shown as people."""
+    people = [
+        f"<@{name}>" if _USER.fullmatch(name) else f"<!subteam^{name}>" if _GROUP.fullmatch(name) else person(name)
+        for name in names
+    ]
     return ", ".join(people[:20]) + (" and others" if len(people) > 20 else "")
 
 
@@ -190,7 +192,6 @@ __all__ = [
     "Block",
     "Message",
     "actions",
-    "approvers",
     "bullets",
     "button",
     "channel",
@@ -201,6 +202,7 @@ __all__ = [
     "divider",
     "dollars",
     "header",
+    "mentions",
     "money_range",
     "percent",
     "person",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
 from bot.blockkit import quote_block
+from bot.rules.approval import SLACK_OFF
+from bot.rules.authority import ANYBODY, asked
 from bot.rules.checkpoints import choice
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force
 from bot.rules.standing import STANDING_PREFIX
+from bot.rules.tiers import Mandate
 from bot.rules.wording import hours, plural, rate, usd
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
@@ -21,7 +25,6 @@ from bot.slack.blocks.parts import (
     Block,
     Message,
     actions,
-    approvers,
     bullets,
     button,
     clip,
@@ -30,6 +33,7 @@ from bot.slack.blocks.parts import (
     context,
     dollars,
     header,
+    mentions,
     person,
     safe,
     section,
@@ -58,9 +62,15 @@ def no_key(requester: str, command: str) -> str:
 
 
 def request_message(
-    view: RequestView, policy: Policy, cost_usd: Decimal | None = None, hints: tuple[str, ...] = ()
+    view: RequestView,
+    policy: Policy,
+    cost_usd: Decimal | None = None,
+    hints: tuple[str, ...] = (),
+    mandate: Mandate = ANYBODY,
 ) -> Message:
-    """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided."""
+    """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided, and
+    `mandate` who is asked.
+    """
     request = view.request
     job = JobRequest.from_json(request.job)
     extra = request.kind in (OVERRIDE, EXTEND, DRIFT)
@@ -73,7 +83,7 @@ def request_message(
     if request.reason:
         blocks.append(quote_block(request.reason, REASON_MAX))
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    told, body = _body(view, policy, lines, cost_usd, hints)
+    told, body = _body(view, Asked(policy, mandate), lines, cost_usd, hints)
     spoken_text = [
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
         *told,
@@ -83,8 +93,26 @@ def request_message(
     return Message(clip(" ".join(spoken_text), 3_900), (*blocks, *body))
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who is asked about a request, and whether they can decide in Slack."""
+
+    policy: Policy
+    mandate: Mandate = ANYBODY
+
+    @property
+    def names(self) -> str:
+        """Those who may decide and are told, as mentions."""
+        return mentions(asked(self.policy, self.mandate))
+
+    @property
+    def here(self) -> bool:
+        """Whether clicks decide."""
+        return self.policy.allow_slack_decisions
+
+
 def _body(
-    view: RequestView, policy: Policy, lines: list[Line], cost_usd: Decimal | None, hints: tuple[str, ...]
+    view: RequestView, who: Asked, lines: list[Line], cost_usd: Decimal | None, hints: tuple[str, ...]
 ) -> tuple[list[str], list[Block]]:
     """What the state adds: sentences for the text, and blocks."""
     state = view.request.state
@@ -93,9 +121,9 @@ def _body(
         return [*_again(view), said], [*map(section, _again(view)), section(f":hourglass_flowing_sand: {said}")]
     if state is _R.PENDING:
         if view.request.kind == OVERRIDE:
-            return _pending_override(view, policy)
-        kept = choice(policy, JobRequest.from_json(view.request.job).checkpoint)
-        return _pending(view, policy, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
+            return _pending_override(view, who)
+        kept = choice(who.policy, JobRequest.from_json(view.request.job).checkpoint)
+        return _pending(view, who, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
     return _closed(view)
@@ -114,41 +142,42 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
     return told
 
 
-def _pending(view: RequestView, policy: Policy, lines: list[Line], limits: list[str]) -> tuple[list[str], list[Block]]:
+def _pending(view: RequestView, who: Asked, lines: list[Line], limits: list[str]) -> tuple[list[str], list[Block]]:
     waits = view.override is not None and view.override.state is _R.PENDING
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     quote = view.quote
     silent = [str(cloud.get("sentence", "")) for cloud in (quote.clouds if quote else []) if not cloud.get("ok")]
     absent = [sentence for sentence in silent if sentence]
     excluded = [str(reason.get("sentence", "")) for reason in (quote.excluded if quote else [])]
-    again, rule = _again(view), [*limits, *_rule(view, policy)]
+    again, rule = _again(view), [*limits, *_rule(view, who)]
     if waits:
         rule.append("The extra time is decided first, in its own message; then an option can be approved here.")
     blocks = [section(sentence) for sentence in again]
     blocks += [offers_table(lines)] if lines else []
     blocks += [block for block in (reasons(lines), left_out(excluded, absent)) if block is not None]
     blocks.append(section(bullets(rule)))
-    blocks += _buttons(view, chosen or lines, approve=not waits)
+    blocks += _buttons(view, chosen or lines, approve=not waits) if who.here else []
     blocks.append(price_block(chosen or lines, view.request.quote_version))
     told = [*again, *(f"{spoken(one)};" for one in lines), *rule]
     return told, blocks
 
 
-def _pending_override(view: RequestView, policy: Policy) -> tuple[list[str], list[Block]]:
-    rule = _rule(view, policy)
-    return rule, [section(bullets(rule)), *_buttons(view, [], approve=True)]
+def _pending_override(view: RequestView, who: Asked) -> tuple[list[str], list[Block]]:
+    rule = _rule(view, who)
+    return rule, [section(bullets(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
-def _rule(view: RequestView, policy: Policy) -> list[str]:
+def _rule(view: RequestView, who: Asked) -> list[str]:
     """Which rule asks for the approval, how many there are, who may decide, and until when."""
     request = view.request
-    who = approvers(policy.approvers, policy.approver_groups) or "nobody yet; the policy names no approver"
     told = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
     votes = _votes(view)
     if votes or request.required_approvals > 1:
         by = f" ({_names(votes)})" if votes else ""
         told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
-    told.append(f"May decide: {who}.")
+    told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
+    if not who.here:
+        told.append(f"{SLACK_OFF} {code(f'gpu-shopper approve {short_id(request.id)}')}")
     told.append(f"Expires {when(request.expires_at)}.")
     return told
 
@@ -254,22 +283,27 @@ def _is_chosen(view: RequestView, option_id: str) -> bool:
     return view.request.chosen_option_id == option_id
 
 
-def asked_again(view: RequestView, policy: Policy) -> Message:
+def asked_again(view: RequestView, policy: Policy, mandate: Mandate = ANYBODY) -> Message:
     """A reply in the thread of a request whose approval bought nothing: those who may decide are asked once more."""
     request = view.request
-    who = approvers(policy.approvers, policy.approver_groups)
-    asked = f"the request of {person(request.requester)} is *asked again*"
+    who = Asked(policy, mandate).names
+    said = f"the request of {person(request.requester)} is *asked again*"
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
-    text = f":arrows_counterclockwise: {who + ': ' if who else ''}{asked}.{why} {offers}"
+    text = f":arrows_counterclockwise: {who + ': ' if who else ''}{said}.{why} {offers}"
     return Message(text, (section(text),))
 
 
-def reminder(view: RequestView, policy: Policy, now: datetime) -> Message:
-    """A reply in the thread of a request that still waits, for those who may decide."""
+def reminder(
+    view: RequestView, policy: Policy, now: datetime, mandate: Mandate = ANYBODY, onwards: str = ""
+) -> Message:
+    """A reply in the thread of a request that still waits, for those who may decide; `onwards` is who may decide too
+    from now on.
+    """
     request = view.request
     waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
-    who = approvers(policy.approvers, policy.approver_groups)
-    asked = f"{person(request.requester)} asked {waited} ago and waits for a decision"
-    text = f":bell: {who + ': ' if who else ''}{asked}; it expires {when(request.expires_at)}."
+    who = Asked(policy, mandate).names
+    said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
+    said += f"; {safe(onwards)} may decide too now" if onwards else ""
+    text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."
     return Message(text, (section(text),))

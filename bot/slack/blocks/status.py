@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.authority import ANYBODY
 from bot.rules.deadlines import left, termination_policy
 from bot.rules.policy import Policy
+from bot.rules.tiers import Mandate
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.gating import WAITS
@@ -18,13 +20,20 @@ from ledger.states import LIVE_SESSION
 
 
 def status(
-    found: Status, policy: Policy, cost_usd: Decimal | None, now: datetime, *, mine: bool, can_end: bool = True
+    found: Status,
+    policy: Policy,
+    cost_usd: Decimal | None,
+    now: datetime,
+    *,
+    mine: bool,
+    can_end: bool = True,
+    mandate: Mandate = ANYBODY,
 ) -> Message:
     """The request as its message shows it, without buttons, then the countdown and what ends the session.
 
     Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it.
     """
-    shown = request.request_message(found.request, policy, cost_usd)
+    shown = request.request_message(found.request, policy, cost_usd, mandate=mandate)
     blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
     text = shown.text
     view = found.session

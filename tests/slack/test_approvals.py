@@ -1,0 +1,51 @@
+"""Who is asked, why, and where decisions are made, as people see it in Slack."""
+
+from __future__ import annotations
+
+from bot.practice.reader import all_text, buttons
+from bot.rules.tiers import ApprovalTier
+from ledger.states import RequestState
+from tests.slack.conftest import Stage
+from tests.slack.test_commands import private
+
+
+async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> None:
+    await stage.replaced(
+        approval_groups={"finance": ("U0CAROL",), "directors": ("U0DAVE",)},
+        approval_tiers=(ApprovalTier("all", "finance", then=("directors",)),),
+    )
+    message = await stage.ask()
+    told = all_text(message)
+    assert "Tier all: one of finance decides" in told
+    assert "May decide: <@U0CAROL>." in told
+    await stage.click("bob", message, stage.approve_button(message))
+    assert "This is decided by finance" in private(stage, "bob").text
+    (request,) = (await stage.w.books()).requests
+    await stage.command("alice", f"/gpu why {request.id[-6:]}")
+    assert "on directors (U0DAVE) may too" in private(stage, "alice").text
+    await stage.command("alice", "/gpu why zzzzzz")
+    assert "there is no request" in private(stage, "alice").text
+    stage.w.clock.advance(3600)
+    await stage.settle()
+    assert "directors may decide too now" in stage.message().text
+    assert "<@U0CAROL>, <@U0DAVE>: " in stage.message().text
+    assert "May decide: <@U0CAROL>, <@U0DAVE>." in all_text(stage.ws.now(message))
+    await stage.click("dave", message, stage.approve_button(message))
+    assert "Approved" in all_text(stage.ws.now(message))
+
+
+async def test_where_slack_only_notifies_nothing_decides_and_a_stale_button_says_where(stage: Stage) -> None:
+    message = await stage.ask()
+    button = stage.approve_button(message)
+    refuse = next(str(one["action_id"]) for one in buttons(message) if str(one["action_id"]).startswith("reject"))
+    await stage.replaced(allow_slack_decisions=False)
+    for action in (button, refuse):
+        await stage.click("bob", message, action)
+        assert "Decisions in Slack are switched off" in private(stage, "bob").text
+    assert stage.ws.view("bob") is None
+    shown = await stage.ask()
+    assert buttons(shown) == []
+    assert "gpu-shopper approve" in all_text(shown)
+    first = min((await stage.w.books()).requests, key=lambda one: one.created_at)
+    assert first.state is RequestState.PENDING
+    assert (await stage.w.books()).approvals == ()
