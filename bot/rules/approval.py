@@ -168,10 +168,6 @@ def is_requester(request: RequestFacts, actor: Actor) -> bool:
     return any(is_same(actor, one) for one in (request.requester, *request.linked))
 
 
-#: What is said where Slack only notifies.
-SLACK_OFF = "Decisions in Slack are switched off; decide on the command line or over REST."
-
-
 def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
     if not decider.known:
         return _no("lookup_failed", "Slack did not say who you are, so nothing was decided; please try again.")
@@ -187,7 +183,7 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is Decision.CANCEL and own:
         return None
     if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
-        return _no("slack_off", SLACK_OFF)
+        return SLACK_OFF
     if decision is Decision.CANCEL and not is_approver(policy, decider):
         return _no("not_yours", "Only the requester or an approver can cancel this request.")
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
@@ -214,6 +210,8 @@ _CLOSED = {
 }
 
 
+#: What is said where Slack only notifies.
+SLACK_OFF = Verdict(False, "slack_off", "Decisions in Slack are switched off; decide on the command line or over REST.")
 STILL_QUOTING = Verdict(False, "quoting", "Offers are being quoted for this request; decide when they are shown.")
 
 

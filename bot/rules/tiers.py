@@ -133,7 +133,9 @@ def problems(
         for one in people:
             if not (is_person(one) or _SLACK_GROUP.fullmatch(one)):
                 yield f"approval_groups: {name}: {one!r} is no id; for example U012AB3CD, operator:ada or S0614TZR7"
-    yield from (f"escalate_to: {name!r} is not one of approval_groups" for name in onwards if name not in groups)
+    yield from (
+        f"escalate_to: {name!r} is not one of approval_groups" for name in onwards if name not in {*groups, EVERY}
+    )
     seen: list[ApprovalTier] = []
     for tier in tiers:
         yield from _wrong(tier, groups, teams)
@@ -152,7 +154,7 @@ def _wrong(tier: ApprovalTier, groups: Mapping[str, tuple[str, ...]], teams: Col
     if not 1 <= tier.approvals <= MOST_APPROVALS:
         yield f"{lead}: approvals must lie between 1 and {MOST_APPROVALS}, for example 2"
     for group in (*([tier.group] if tier.group else []), *tier.then):
-        if group not in groups:
+        if group not in {*groups, EVERY}:
             yield f"{lead}: {group!r} is not one of approval_groups"
     for limit in (tier.above_usd, tier.above_hours, tier.above_gpus):
         if limit is not None and not (Decimal(limit).is_finite() and limit >= 0):

@@ -107,5 +107,5 @@ def _told(
         group = further[found.steps]
         told.append(f"From {onwards:%Y-%m-%d %H:%M} UTC on {group} ({', '.join(members(policy, group))}) may too.")
     if not policy.allow_slack_decisions:
-        told.append(SLACK_OFF)
+        told.append(SLACK_OFF.sentence)
     return [*told, f"It expires at {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]

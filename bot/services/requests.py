@@ -206,19 +206,19 @@ async def _offer(
     )
     tx.add(quote)
     await tx.flush()
-    # People count the lines that they see, so the numbers follow the list and not the whole market.
+    # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
     job = JobRequest.from_json(request.job)
     override = await override_of(tx, request.id)
-    worst = max(option.worst_usd for option in options)
-    expected = max(option.expected_usd for option in options)
+    worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Whoever is asked is a person, so the plan is the one for people.
     mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
     needed = plan(_by_people(ctx.policy), worst, expected, job.hours, override.state if override else None, mandate)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
-    expires_at = now + timedelta(seconds=ctx.policy.request_ttl_s)
+    expires_at = quote.expires_at
+    due_at = reminding.next_due(ctx.policy, mandate, now, expires_at, now)
     moved = await move(
         tx,
         Request,
@@ -235,7 +235,7 @@ async def _offer(
             "required_approvals": 1 if judged.allowed else needed.required,
             "chosen_option_id": None,
             "expires_at": expires_at,
-            "due_at": reminding.next_due(ctx.policy, mandate, now, expires_at, now),
+            "due_at": due_at,
             "claim_token": None,
             "claim_until": None,
         },
@@ -244,9 +244,7 @@ async def _offer(
         await standing.approve(ctx, tx, moved, options[0], judged, now)
     elif needed.needs_override and override is None:
         verdict = duration.check(job.hours, Decimal(0), ctx.policy)
-        await asking.ask_override(
-            tx, moved, verdict.sentence, now, due_at=reminding.next_due(ctx.policy, mandate, now, expires_at, now)
-        )
+        await asking.ask_override(tx, moved, verdict.sentence, now, due_at=due_at)
     elif version > 1:
         await reminding.ask_anew(tx, moved, now)
     return judged.allowed

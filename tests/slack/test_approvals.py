@@ -27,8 +27,9 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     assert "there is no request" in private(stage, "alice").text
     stage.w.clock.advance(3600)
     await stage.settle()
-    assert "directors may decide too now" in stage.message().text
-    assert "<@U0CAROL>, <@U0DAVE>: " in stage.message().text
+    pinged = stage.calls("chat.postMessage")[-1]["text"]
+    assert "directors may decide too now" in pinged
+    assert "<@U0CAROL>, <@U0DAVE>: " in pinged
     assert "May decide: <@U0CAROL>, <@U0DAVE>." in all_text(stage.ws.now(message))
     await stage.click("dave", message, stage.approve_button(message))
     assert "Approved" in all_text(stage.ws.now(message))

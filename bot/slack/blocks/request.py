@@ -177,7 +177,7 @@ def _rule(view: RequestView, who: Asked) -> list[str]:
         told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
     told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
     if not who.here:
-        told.append(f"{SLACK_OFF} {code(f'gpu-shopper approve {short_id(request.id)}')}")
+        told.append(f"{SLACK_OFF.sentence} {code(f'gpu-shopper approve {short_id(request.id)}')}")
     told.append(f"Expires {when(request.expires_at)}.")
     return told
 
