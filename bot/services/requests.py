@@ -209,10 +209,9 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
-    job = JobRequest.from_json(request.job)
-    override = await override_of(tx, request.id)
+    job, override = JobRequest.from_json(request.job), await override_of(tx, request.id)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
-    # Whoever is asked is a person, so the plan is the one for people.
+    # Whoever is asked is a person, so the plan is the one for people; the policy's own approval is one too.
     mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
     needed = plan(_by_people(ctx.policy), worst, expected, job.hours, override.state if override else None, mandate)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
@@ -231,7 +230,6 @@ async def _offer(
         values={
             "quote_version": version,
             "rule": rule,
-            # The policy's own approval is one too.
             "required_approvals": 1 if judged.allowed else needed.required,
             "chosen_option_id": None,
             "expires_at": expires_at,
