@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules import tiers
-from bot.rules.approval import plan
-from bot.rules.authority import DeciderFacts, asked, groups, is_approver, may_decide, with_steps
+from bot.rules.approval import plan, verdict
+from bot.rules.authority import DeciderFacts, asked, groups, is_approver, is_slack_group, may_decide, with_steps
 from bot.rules.policy import Policy
 from bot.rules.tiers import ApprovalTier, Mandate, Weighed
 from ledger.values import Actor, ActorKind
 from tests.rules.builders import NOW
+from tests.rules.test_approval import APPROVE, CANCEL, REJECT, REQUEST
 
 SPEND = Weighed(Decimal(300), Decimal(6), 8, frozenset({"H100-SXM"}), frozenset({"research"}))
 LARGE = ApprovalTier("large", "finance", 2, above_usd=Decimal(200), then=("directors",))
@@ -155,3 +156,12 @@ def test_a_table_from_strict_to_loose_is_taken() -> None:
         ApprovalTier("rest", above_hours=Decimal(3)),
     )
     replace(POLICY, approval_tiers=rows, teams={"research": ("U1",)}).validated()
+
+
+def test_a_decision_of_another_group_is_refused_and_withdrawing_is_not() -> None:
+    large, boss = Mandate(LARGE), facts("UBOSS")
+    needed = plan(POLICY, Decimal(300), Decimal(90), Decimal(6), mandate=large)
+    request = replace(REQUEST, mandate=large)
+    for what, code in ((APPROVE, "other_group"), (REJECT, "other_group"), (CANCEL, "cancelled")):
+        assert verdict(POLICY, needed, what, request, boss, NOW).code == code
+    assert [is_slack_group(name) for name in GROUPS["finance"]] == [False, True]
