@@ -14,6 +14,7 @@ from bot.services.catalog import Catalog, ReadRuns, no_runs
 from bot.services.context import Context
 from bot.services.pacing import LedgerPacer
 from bot.services.ports import Reached
+from bot.services.webhooks import egress_of
 from bot.settings import Settings, identity, read_policy_file
 from ledger.db import Database
 from ledger.inbox import InboxWriter
@@ -69,7 +70,7 @@ def build_context(settings: Settings, clock: Clock) -> Context:
         profile.load(name)  # What the services read from it must be there before anything is rented.
     node_url, stores = settings.node_url or "", settings.stores
     policy, timing = file.policy, file.timing
-    checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3)
+    checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3, egress=egress_of(file.policy))
     ctx = assemble(db, clock, providers, labels, policy=policy, timing=timing, node_url=node_url, stores=stores)
     return replace(ctx, checkpoints=checkpoints)
 

@@ -205,6 +205,8 @@ class Ask:
     session: Session | None = None
     #: The person behind the owner of that session, where it is a program.
     behind_session: str = ""
+    #: Whether its end, which is ordered, waits for a checkpoint.
+    held: bool = False
 
     @property
     def action(self) -> str:
@@ -261,7 +263,14 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
         await spent_before(tx, request),
         more,
         await _behind(tx, more.owner) if more else "",
+        await _waits(tx, more) if more else False,
     )
+
+
+async def _waits(tx: AsyncSession, session: Session) -> bool:
+    mine = (Instance.session_id == session.id, Instance.state == InstanceState.TERMINATING)
+    waits = Instance.gate.in_(("saving", "held"))
+    return await tx.scalar(select(Instance.id).where(*mine, waits).limit(1)) is not None
 
 
 async def _behind(tx: AsyncSession, ref: str) -> str:

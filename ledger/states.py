@@ -130,6 +130,7 @@ class NotificationKind(StrEnum):
     SESSION_ENDING = "session.ending"
     SESSION_LAST_CALL = "session.last_call"
     SESSION_UNATTENDED = "session.unattended"
+    SESSION_HELD = "session.held"
     SESSION_ENDED = "session.ended"
     BUDGET_THRESHOLD = "budget.threshold"
     SESSION_INTERRUPTED = "session.interrupted"

@@ -280,6 +280,7 @@ class GrantKind(StrEnum):
     REPLACE = "replace"
     EXTEND = "extend"
     START = "start"
+    HOLD = "hold"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class Capabilities:
     balance: bool
     charges: bool
     logs: bool
+    #: Whether a stop keeps what is on the machine's own disk, as section 2 of its profile has it.
+    stop_keeps_disk: bool = True
     #: Whether an instance can be restarted in place; where it cannot, `restart` raises `Unsupported`.
     restart: bool = True
     #: Whether a call ends what runs; where none does, `terminate` raises `Unsupported` for it, and only its own end or
@@ -93,6 +95,11 @@ class Capabilities:
     name_extra_chars: str = "-_"
     #: How often may be called, per group of endpoints of the adapter.
     rate_limits: Mapping[str, Pace] = field(default_factory=dict)
+
+    @property
+    def keeps_disk(self) -> bool:
+        """Whether the disk can be kept while the GPU is given back, and not paid."""
+        return self.stop and self.stop_keeps_disk and not self.billing.gpu_while_stopped
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""One POST to an address that somebody else chose, without becoming their way into our network.
+"""One POST, or one HEAD, to an address that somebody else chose, without becoming their way into our network.
 
 The name is resolved once, every record of the answer is checked, and what is dialled is the checked address; Host, SNI
 and the certificate stay with the name. There are no redirects, no proxies from the environment, no connection that
@@ -14,7 +14,9 @@ import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -98,10 +100,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of an answer: its status, and for how many seconds it asked to be left alone."""
+    """What is known of an answer: its status, and for how many seconds it asked to be left alone.
+
+    Of a HEAD also the bytes of what is there, and when it was last changed; None where the server does not say.
+    """
 
     status: int
     retry_after_s: float | None = None
+    length: int | None = None
+    modified: datetime | None = None
 
 
 def is_public(address: Address) -> bool:
@@ -232,11 +239,36 @@ async def post(
     tls: ssl.SSLContext | None = None,
 ) -> Answer:
     """POST `body` and say which status came back. Raises `Refused` and `Unreachable`, and nothing else."""
+    return await _call("POST", url, body, headers, egress, timeout_s, resolve, tls)
+
+
+async def head(
+    url: str,
+    egress: Egress,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    resolve: Resolve = resolve_once,
+    tls: ssl.SSLContext | None = None,
+) -> Answer:
+    """HEAD a file and say what its server knows of it. Raises `Refused` and `Unreachable`, and nothing else."""
+    return await _call("HEAD", url, b"", {}, egress, timeout_s, resolve, tls)
+
+
+async def _call(
+    method: str,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    egress: Egress,
+    timeout_s: float,
+    resolve: Resolve,
+    tls: ssl.SSLContext | None,
+) -> Answer:
     target = read_url(url, egress)
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await vet(target, egress, resolve)
-            return await _send(target, addresses, body, headers, tls, timeout_s)
+            return await _send(method, target, addresses, body, headers, tls, timeout_s)
     except TimeoutError as error:
         raise Unreachable(f"no answer within {timeout_s:g} s") from error
     except (httpcore.ConnectError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
@@ -246,6 +278,7 @@ async def post(
 
 
 async def _send(
+    method: str,
     target: Target,
     addresses: Sequence[str],
     body: bytes,
@@ -264,20 +297,40 @@ async def _send(
             retries=0,
             network_backend=_Pinned(addresses, target.port),
         ) as pool,
-        pool.stream("POST", at, headers=[*headers.items()], content=body, extensions={"timeout": waits}) as answer,
+        pool.stream(method, at, headers=[*headers.items()], content=body, extensions={"timeout": waits}) as answer,
     ):
         read = 0
         async for chunk in answer.aiter_stream():
             read += len(chunk)
             if read > READ_MAX:
                 break
-        return Answer(answer.status, _retry_after(answer.headers))
+        found = Answer(answer.status, _retry_after(answer.headers))
+        if method == "HEAD":
+            found = replace(found, length=_length(answer.headers), modified=_modified(answer.headers))
+        return found
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
     """Seconds of a Retry-After header; a date there, or nonsense, is none."""
-    said = next((value for name, value in headers if name.lower() == b"retry-after"), b"").strip()
+    said = _header(headers, b"retry-after")
     return float(said) if said.isdigit() and len(said) <= 6 else None
+
+
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    said = _header(headers, b"content-length")
+    return int(said) if said.isdigit() and len(said) <= 18 else None
+
+
+def _modified(headers: Iterable[tuple[bytes, bytes]]) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(_header(headers, b"last-modified").decode("ascii"))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return at.astimezone(UTC) if at.tzinfo is not None else None
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes:
+    return next((value for name, value in headers if name.lower() == wanted), b"").strip()
 
 
 def _words(error: Exception) -> str:

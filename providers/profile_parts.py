@@ -163,3 +163,6 @@ def contradictions(matrix: Sequence[Tier], found: Mapping[str, str], able: Capab
             yield f"section 2 says of {tier.name} that there is no stop; the adapter has one"
         if not able.stop and tier.stop is not Survives.NO_STOP and tier.end is Survives.NO:
             yield f"section 2 says what a stop does to {tier.name}; the adapter has none"
+    kept = any(tier.stop is Survives.YES and tier.paths for tier in matrix)
+    if able.stop and kept is not able.stop_keeps_disk:
+        yield f"section 2 says that a stop keeps {'data' if kept else 'nothing'}, stop_keeps_disk the opposite"

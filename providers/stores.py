@@ -1,4 +1,4 @@
-"""Where checkpoints are kept outside of the clouds: the newest file of a place on the Hub or in S3.
+"""Where checkpoints are kept outside of the clouds: the newest file of a place on the Hub or in S3, or one URL.
 
 The clients are imported on first use and run in a thread. They answer with facts or with one error, and decide nothing.
 """
@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
+
+from providers.egress import Egress, Refused, Unreachable, head
 
 TIMEOUT_S = 20.0
 #: Files looked at in one place; what lies beyond is older in every layout that counts up.
@@ -36,9 +39,13 @@ class Stores:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     hub_url: str | None = None
     s3_url: str | None = None
+    #: Where a URL may lead; whoever asks for GPUs chooses it.
+    egress: Egress = field(default_factory=Egress)
 
     async def newest(self, scheme: str, root: str, path: str) -> Found | None:
-        """The newest file at a place, of scheme s3 or hf; None where there is none. Else raises `StoreUnreachable`."""
+        """The newest file at a place, of scheme s3, hf or https; None where there is none, else `StoreUnreachable`."""
+        if scheme == "https":
+            return await self._file(root)
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 look = self._s3 if scheme == "s3" else self._hub
@@ -46,6 +53,23 @@ class Stores:
         except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
             # What the clients raise may hold a signed address or a header, so only its kind is said.
             raise StoreUnreachable(f"{scheme}://{root} could not be asked ({type(error).__name__})") from None
+
+    async def _file(self, url: str) -> Found | None:
+        """One file by its URL, as its server describes it without sending it."""
+        try:
+            answer = await head(url, self.egress, timeout_s=TIMEOUT_S)
+        except Refused:
+            raise StoreUnreachable("its URL does not lead to a public address, so it is not called") from None
+        except Unreachable as error:
+            raise StoreUnreachable(f"its URL could not be asked ({error})") from None
+        at = urlsplit(url)
+        if answer.status in (404, 410):
+            return None
+        if not 200 <= answer.status < 300:
+            raise StoreUnreachable(f"{at.hostname} answered {answer.status}")
+        if answer.length is None or answer.modified is None:
+            raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
+        return Found(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
     def _s3(self, bucket: str, prefix: str) -> Found | None:
         import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.

@@ -61,6 +61,7 @@ class OptionOut(Out):
     worst_usd: Decimal
     marks: list[str]
     why: str
+    hold: str = Field(default="", description="What of the worst case is for a hold at its end, to save checkpoints.")
 
 
 class ApprovalOut(Out):

@@ -12,9 +12,9 @@ from bot.rules.tiers import Mandate
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.context import Context
-from bot.services.gating import WAITS
+from bot.services.holding import WAITS
 from bot.services.metering import cost_now
-from bot.services.offers import offer_from_json
+from bot.services.offers import hold_line, offer_from_json
 from ledger.models import Instance, Option
 from ledger.reads import RequestView, SessionView
 from ledger.states import LIVE_SESSION, RequestState
@@ -60,6 +60,7 @@ def _option(option: Option) -> OptionOut:
         worst_usd=option.worst_usd,
         marks=list(option.marks),
         why=option.why,
+        hold=hold_line(option),
     )
 
 

@@ -47,7 +47,8 @@ def told_request(one: RequestOut) -> Told:
         )
         for option in one.options
     )
-    said = [one.reason and f"Reason: {one.reason}", one.outcome]
+    said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
+    said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_id:
         said.append(f"The override for more hours is request {short_id(one.override_id)}; it is decided first.")
     if one.waiting:

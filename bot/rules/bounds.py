@@ -54,7 +54,9 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "drift_answer_s": _SECONDS,
         "checkpoint_save_s": Range(60, 3600, "600"),
         "checkpoint_max_age_s": Range(60, LONGEST_S, "3600"),
-        "checkpoint_hold_s": Range(60, LONGEST_S, "14400"),
+        "checkpoint_hold_s": Range(60, 24 * 3600, "7200"),
+        "checkpoint_operator_s": Range(0, 24 * 3600, "3600"),
+        "checkpoint_disk_s": Range(0, 30 * 24 * 3600, "86400"),
         # A node reports every minute, and one that is late is not silent.
         "silent_s": Range(300, LONGEST_S, "900"),
         "silent_grace_s": _SECONDS,

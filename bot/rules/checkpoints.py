@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from bot.rules.policy import Policy
-from bot.rules.wording import Verdict, plural
+from bot.rules.wording import Verdict, plural, usd
 from bot.rules.wording import hours as say_hours
+from providers.base import Capabilities
 
 _PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
+_URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
 _STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
@@ -28,7 +30,10 @@ class Unverified(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it."""
+    """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it.
+
+    Of scheme `https`, `root` is the whole URL of one file.
+    """
 
     scheme: str
     root: str
@@ -60,7 +65,9 @@ class Reported:
 
 
 def place(location: str | None) -> Place | None:
-    """Where to look; None for no location, a URL, and a path that only the machine itself knows."""
+    """Where to look; None for no location, a host alone, and a path that only the machine itself knows."""
+    if _URL.fullmatch(location or ""):
+        return Place("https", location or "", "")
     found = _PLACE.fullmatch(location or "")
     if found is None:
         return None
@@ -87,19 +94,57 @@ def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: dateti
     return Verdict(True, "verified", f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
 
 
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What an approval reserves for the end: hours in which the machine runs on, then hours of its disk alone."""
+
+    run_h: Decimal = Decimal(0)
+    disk_h: Decimal = Decimal(0)
+
+
+def reserve(policy: Policy, location: str | None, able: Capabilities) -> Hold:
+    """What a job with this location may be held for at its end, on a cloud that can do this.
+
+    Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine runs on.
+    """
+    if place(location) is None or not able.terminate:
+        return Hold()
+    save_h = Decimal(policy.checkpoint_save_s) / 3600
+    if policy.checkpoint_unverified == Unverified.DESTROY:
+        return Hold(save_h)
+    if able.keeps_disk:
+        return Hold(save_h, Decimal(policy.checkpoint_disk_s) / 3600)
+    return Hold(max(Decimal(policy.checkpoint_hold_s) / 3600, save_h))
+
+
+def reserved_usd(hold_usd: Decimal, total_cap_usd: Decimal, run_usd: Decimal) -> Decimal:
+    """What of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
+    return min(hold_usd, max(total_cap_usd - run_usd, Decimal(0)))
+
+
+def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
+    """The line under an option's price: what of its worst case is for its end; empty where nothing is."""
+    if not run_h:
+        return ""
+    kept = f" and {say_hours(disk_h)} of kept disk" if disk_h else ""
+    return f"includes up to {say_hours(run_h)} of hold{kept} to save checkpoints: {usd(hold_usd)}"
+
+
 def choice(policy: Policy, location: str | None) -> str:
     """What a request says about data that cannot be verified at the end; empty where nothing can be looked at."""
     if place(location) is None:
         return ""
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
-    said = (
-        f"At its end the newest checkpoint at {location} is verified; if it is not there, its agent gets {wait} to save"
-    )
+    # What follows the path of a URL may be its signature.
+    shown = (location or "").partition("?")[0]
+    said = f"At its end the newest checkpoint at {shown} is verified; if it is not there, its agent gets {wait} to save"
     if policy.checkpoint_unverified == Unverified.DESTROY:
         return f"{said}, and then the machine is ended with its disk, as the policy allows."
+    disk, hold = (say_hours(Decimal(one) / 3600) for one in (policy.checkpoint_disk_s, policy.checkpoint_hold_s))
     return (
-        f"{said}, and then the machine is stopped with its disk, or held where a stop keeps nothing, until somebody "
-        "answers or what was approved is used up."
+        f"{said}. Then, until somebody answers, it is stopped and its disk kept {disk} and as long as the approved "
+        f"amount pays for it; where a stop cannot keep it, it is held {hold} in all. That is reserved on top. When "
+        "it is used up, and the operators were asked in vain, the machine ends with its disk."
     )
 
 
@@ -108,4 +153,4 @@ def hold_ends(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timed
     if rate_usd_h <= 0:
         return now + most
     paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600
-    return now + min(timedelta(seconds=min(paid_s, most.total_seconds())), most)
+    return now + timedelta(seconds=int(min(paid_s, most.total_seconds())))

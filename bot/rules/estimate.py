@@ -8,6 +8,7 @@ Three scenarios with worst >= expected >= best in every component:
   typical boot, the boot deadline), and rounding up to the cloud's billing quantum and minimum.
 - transfer: data in and out at the offer's prices: none, the assumed amount, twice that.
 - retries: none, the policy's share of compute, twice that.
+- hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at worst).
 - interruptions: with a chance p of losing the host (1 - reliability, plus the spot share), half of the work is
   repeated on average and all of it at worst: 0, p / 2, p of compute at the quoted price.
 
@@ -23,6 +24,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 from typing import Any
 
+from bot.rules.checkpoints import Hold, reserve
 from bot.rules.interruptions import Checkpointing, Loss, loss
 from bot.rules.policy import Policy
 from bot.rules.run_time import RunTime
@@ -54,7 +56,8 @@ class Estimate:
 
     `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
     best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
-    in the GPUs' memory, and what could not be known.
+    in the GPUs' memory, and what could not be known. `hold_usd` is what the worst case includes for a hold at the end,
+    `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk may be kept.
     """
 
     best_usd: Decimal
@@ -69,6 +72,9 @@ class Estimate:
     late_hours: Decimal = _ZERO
     fit: str = ""
     unknown: tuple[str, ...] = ()
+    hold_usd: Decimal = _ZERO
+    hold_hours: Decimal = _ZERO
+    disk_hours: Decimal = _ZERO
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +116,30 @@ def estimate(
     cases = [parts(offer, case, policy) for case in told]
     components = tuple(Component(name, *amounts) for name, *amounts in zip(COMPONENTS, *cases, strict=True))
     best, expected, worst = (sum(case, _ZERO) for case in cases)
+    held = reserve(policy, job.checkpoint, capabilities)
+    hold_usd = hold_amount(offer, held, policy)
+    if hold_usd:
+        components = (*components, Component("hold", _ZERO, _ZERO, hold_usd))
     return Estimate(
         best_usd=best,
         expected_usd=expected,
-        worst_usd=worst,
+        worst_usd=worst + hold_usd,
         hours=told[1].work_h,
         components=components,
+        hold_usd=hold_usd,
+        hold_hours=held.run_h,
+        disk_hours=held.disk_h,
         assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, told[1])),
         **({} if run is None else _of_the_run(run)),
     )
+
+
+def hold_amount(offer: Offer, held: Hold, policy: Policy) -> Decimal:
+    """Dollars that a hold may cost: the machine at the price that an approval covers, then its disk alone."""
+    price = offer.price_usd_h or _ZERO
+    disk_usd_h = max(offer.storage_usd_h, offer.storage_stopped_usd_h, _ZERO)
+    amount = price * policy.price_tolerance * held.run_h + disk_usd_h * held.disk_h
+    return amount.quantize(MICRO_USD, rounding=ROUND_CEILING)
 
 
 def _of_the_run(run: RunTime) -> dict[str, Any]:

@@ -143,7 +143,8 @@ class Policy:
         default="keep",
         metadata=doc(
             "What happens to a machine whose checkpoint is not verified at its end, when nobody answers: keep (stopped "
-            "with its disk, or held where a stop keeps nothing, as long as what was approved pays for it) or destroy."
+            "with its disk, or held where a stop cannot keep it, as long as was reserved when it was approved) or "
+            "destroy."
         ),
     )
     checkpoint_save_s: int = field(
@@ -153,7 +154,20 @@ class Policy:
         default=3600, metadata=doc("A checkpoint that lacks more work than this is not taken for verified.")
     )
     checkpoint_hold_s: int = field(
-        default=14_400, metadata=doc("An unverified machine that is held this long is brought before the operators.")
+        default=7200,
+        metadata=doc(
+            "How long an unverified machine is held where a stop cannot keep its disk; an approval "
+            "reserves what that costs, and it counts as time."
+        ),
+    )
+    checkpoint_operator_s: int = field(
+        default=3600, metadata=doc("So long before the hold is used up, the operators are asked as well.")
+    )
+    checkpoint_disk_s: int = field(
+        default=86_400,
+        metadata=doc(
+            "How long the disk of such a machine is kept where a stop keeps it; an approval reserves what that costs."
+        ),
     )
     end_when_silent: bool = field(
         default=True,

@@ -17,6 +17,7 @@ from bot.rules.wording import Verdict, read_amount
 from bot.services import asking, budgets, drifting, extending, granting, mandates
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
+from bot.services.offers import hold_hours
 from ledger.events import record
 from ledger.lookups import Ask, ask_by_token, ask_of_request
 from ledger.models import Approval, Request
@@ -114,7 +115,7 @@ async def _judged(ctx: Context, tx: Tx, ask: Ask, command: Decide, now: datetime
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
     about = ask.request.kind in (EXTEND, DRIFT)
-    over = about and (ask.session is None or ask.session.state not in extending.EXTENDABLE)
+    over = about and (ask.session is None or (ask.session.state not in extending.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
         return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
     return judged
@@ -170,7 +171,8 @@ def _judge(
     if request.kind == DRIFT:
         # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
-    needed = plan(policy, facts.worst_usd, facts.expected_usd, job.already_hours + job.hours, override, mandate)
+    total_hours = job.already_hours + job.hours + (hold_hours(ask.option) if ask.option else 0)
+    needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
 

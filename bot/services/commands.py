@@ -111,6 +111,19 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerHold:
+    """Let what is held at its end go: its data is `saved` elsewhere, or it may be lost.
+
+    `seen_end_s` is until when it was held as the message said; when that was changed, nothing happens.
+    """
+
+    session: str
+    decider: DeciderFacts
+    seen_end_s: int | None
+    saved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Spare:
     """Keep a session for an hour that would be ended before its approved end, as at `seen_end_s`."""
 

@@ -300,7 +300,7 @@ def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycl
     if able is None:
         raise ValueError("an option without the capabilities of its cloud")
     hours = costs.worst_hours or costs.hours
-    needed = approval_plan(policy, costs.worst_usd, costs.expected_usd, rented(hours))
+    needed = approval_plan(policy, costs.worst_usd, costs.expected_usd, rented(hours) + costs.hold_hours)
     return Lifecycle(
         hours=hours,
         max_hours_without_override=policy.max_hours,

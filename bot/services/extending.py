@@ -10,7 +10,7 @@ from bot.rules import duration, extending
 from bot.rules.approval import plan
 from bot.rules.extending import EXTEND
 from bot.rules.wording import hours as say_hours
-from bot.services import access, asking, mandates, reminding, warning
+from bot.services import access, asking, holding, mandates, reminding, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
 from bot.services.reoffering import offer_again
@@ -51,21 +51,24 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
-    deadline = session.deadline
-    if session.state not in EXTENDABLE or deadline is None:
+    rows = await instances_of_session(tx, session.id)
+    held = next(iter(holding.waiting(rows)), None)
+    deadline = held.gate_until if held else session.deadline
+    if (held is None and session.state not in EXTENDABLE) or deadline is None:
         return Reply(False, "not_running", f"Session {short_id(session.id)} is {session.state}; it has no end to move.")
-    if not warning.same_end(session, command.seen_end_s):
+    seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
+    if not (warning.same_end(session, command.seen_end_s) if seen is None else seen):
         return Reply(False, "stale", "The end was moved since that message; nothing was changed.")
-    row = (await instances_of_session(tx, session.id))[-1]
+    row = rows[-1]
     provider = ctx.providers.get(row.cloud)
     if provider is None:
         return Reply(False, "cloud_gone", f"{row.cloud} is not set up here any more, so nothing can be extended there.")
     if provider.capabilities.batch:
         return Reply(False, "cannot_extend", f"A run at {row.cloud} ends by the timeout that it was pushed with.")
-    verdict = duration.check(command.hours, Decimal(session.hours), ctx.policy)
+    verdict = duration.check(command.hours, Decimal(session.hours) + Decimal(row.hold_s or 0) / 3600, ctx.policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
-    if extending.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
+    if held is None and extending.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
         sentence = "That is not inside the time and the amount that were approved; ask for an extension."
@@ -100,7 +103,8 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
 
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
-    already, reason = Decimal(session.hours), command.reason.strip()
+    # What may be held at the end is time that was granted too.
+    already, reason = Decimal(session.hours) + Decimal(row.hold_s or 0) / 3600, command.reason.strip()
     gate = extending.gate(already, command.hours, ctx.policy)
     if gate and not reason:
         return Reply(False, "reason_needed", f'{gate} Say why: /gpu extend {short_id(session.id)} 2h for="…".')
@@ -115,13 +119,17 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
-    costs = extending.estimate(row.price_usd_h, command.hours, ctx.policy)
+    # Of what is stopped only the disk is paid.
+    stopped = row.gate == holding.HELD and row.status == "stopped"
+    price_usd_h = holding.disk_rate(row) if stopped else row.price_usd_h
+    costs = extending.estimate(price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await mandates.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)])
     total = already + command.hours
     needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
     # After the end there is nothing left to extend, so the question is over then.
-    expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(session.deadline or now, now))
+    end = row.gate_until if row.gate in holding.WAITS else session.deadline
+    expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
     asked = Request(
         id=new_id("req", now),
         kind=EXTEND,
@@ -181,10 +189,13 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
     await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
     row = (await instances_of_session(tx, session.id))[-1]
-    # Where the approved amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
-    end = extending.later(session.deadline, job.hours)
-    end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
-    await ends_at(tx, session, end, now)
+    if holding.waiting([row]):
+        end = await holding.extended(ctx, tx, row, job.hours, now)
+    else:
+        # Where the amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
+        end = extending.later(session.deadline, job.hours)
+        end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
+        await ends_at(tx, session, end, now)
     said = f"{say_hours(job.hours)} more: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
     record(tx, at=now, actor=actor, subject=session.id, kind="session.extended", reason=said)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)

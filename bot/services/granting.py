@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 
+from bot.rules.checkpoints import reserved_usd
 from bot.rules.labels import human_part, instance_name
 from bot.services import asking
 from bot.services.context import Context
-from bot.services.offers import offer_from_json
+from bot.services.offers import estimate_from_json, offer_from_json
 from ledger.events import record
 from ledger.lookups import next_numbers, session_of
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
@@ -23,7 +25,7 @@ async def grant_create(
     session = await _session(ctx, tx, request, option, now)
     grant = await _grant(ctx, tx, request, approval, session.id, now)
     await asking.reserve(tx, grant, now)
-    await intend(ctx, tx, request, session.id, grant.id, option, now)
+    await intend(ctx, tx, request, session.id, grant, option, now)
 
 
 async def _session(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime) -> Session:
@@ -76,9 +78,21 @@ async def _grant(
 
 
 async def intend(
-    ctx: Context, tx: Tx, request: Request, session_id: str, grant_id: str, option: Option, now: datetime
+    ctx: Context,
+    tx: Tx,
+    request: Request,
+    session_id: str,
+    grant: GrantRow,
+    option: Option,
+    now: datetime,
+    run_usd: Decimal | None = None,
 ) -> Instance:
-    """Write the intent of one create call: its label is fixed here, before anything is sent."""
+    """Write the intent of one create call: its label is fixed here, before anything is sent.
+
+    `run_usd` is what is still to be paid for the run, where it is less than the option's expected total.
+    """
+    costs = estimate_from_json(option.estimate)
+    run_usd = option.expected_usd if run_usd is None else min(option.expected_usd, run_usd)
     offer = offer_from_json(option.offer)
     provider = ctx.providers[option.cloud]
     job = JobRequest.from_json(request.job)
@@ -90,7 +104,7 @@ async def intend(
         id=new_id("ins", now),
         session_id=session_id,
         request_id=request.id,
-        grant_id=grant_id,
+        grant_id=grant.id,
         option_id=option.id,
         n=n,
         state=InstanceState.READY,
@@ -103,6 +117,8 @@ async def intend(
         machine_id=offer.machine_id,
         price_usd_h=option.price_usd_h,
         storage_usd_h=offer.storage_usd_h,
+        hold_usd=reserved_usd(costs.hold_usd, grant.total_cap_usd, run_usd),
+        hold_s=int(costs.hold_hours * 3600),
         due_at=now,
     )
     tx.add(instance)

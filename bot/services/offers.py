@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from bot.rules.checkpoints import said_of
 from bot.rules.estimate import Estimate
+from ledger.models import Option
 from providers.base import Offer
 
 _OFFER = TypeAdapter(Offer)
@@ -34,3 +37,14 @@ def estimate_to_json(estimate: Estimate) -> dict[str, Any]:
 def estimate_from_json(data: Mapping[str, Any]) -> Estimate:
     """The inverse of `estimate_to_json`."""
     return _ESTIMATE.validate_python(dict(data))
+
+
+def hold_hours(option: Option) -> Decimal:
+    """For how long an option's GPU may be held at its end: time that is granted with it."""
+    return Decimal(str(option.estimate.get("hold_hours", 0)))
+
+
+def hold_line(option: Option) -> str:
+    """What of an option's worst case is for its end, as every door says it; empty where nothing is."""
+    costs = estimate_from_json(option.estimate)
+    return said_of(costs.hold_usd, costs.hold_hours, costs.disk_hours)

@@ -30,7 +30,7 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
         return
     if grant.session_id is None:
         raise ValueError(f"grant {grant.id} belongs to no session")
-    await granting.intend(ctx, tx, request, grant.session_id, grant.id, option, now)
+    await granting.intend(ctx, tx, request, grant.session_id, grant, option, now)
 
 
 async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
@@ -73,7 +73,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
     tx.add(grant)
     await tx.flush()
     await asking.reserve(tx, grant, now)
-    await granting.intend(ctx, tx, request, session_id, grant.id, option, now)
+    await granting.intend(ctx, tx, request, session_id, grant, option, now, rest_usd)
     return True
 
 

@@ -23,7 +23,7 @@ from bot.services import asking, mandates, reminding, standing, unquoted
 from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
-from bot.services.offers import estimate_to_json, offer_to_json
+from bot.services.offers import estimate_to_json, hold_hours, offer_to_json
 from bot.services.planning import openings
 from ledger.claims import Claim, claim
 from ledger.events import record
@@ -211,9 +211,10 @@ async def _offer(
     tx.add_all([*options, *_buttons(request.id, version, options)])
     job, override = JobRequest.from_json(request.job), await override_of(tx, request.id)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
-    # Whoever is asked is a person, so the plan is the one for people; the policy's own approval is one too.
+    # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
+    time_h = job.hours + max(map(hold_hours, options))
     mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
-    needed = plan(_by_people(ctx.policy), worst, expected, job.hours, override.state if override else None, mandate)
+    needed = plan(_by_people(ctx.policy), worst, expected, time_h, override.state if override else None, mandate)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     expires_at = quote.expires_at
@@ -241,7 +242,7 @@ async def _offer(
     if judged.allowed:
         await standing.approve(ctx, tx, moved, options[0], judged, now)
     elif needed.needs_override and override is None:
-        verdict = duration.check(job.hours, Decimal(0), ctx.policy)
+        verdict = duration.check(time_h, Decimal(0), ctx.policy)
         await asking.ask_override(tx, moved, verdict.sentence, now, due_at=due_at)
     elif version > 1:
         await reminding.ask_anew(tx, moved, now)

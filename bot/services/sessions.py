@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bot.rules.switching import Order
-from bot.services import access, gating, switching, warning
+from bot.services import access, holding, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
@@ -90,12 +90,16 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
                 return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
             if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE:
                 return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
-            if await gating.release(tx, await open_instances_of_session(tx, session.id), facts.actor, now):
+            held = await open_instances_of_session(tx, session.id)
+            if command.seen_end_s is not None and holding.waiting(held):
+                # A button of a message before the end: whoever clicked it has not read that nothing is saved.
+                return Reply(False, "stale", "Its end waits for a checkpoint; answer the message about that.", data)
+            if await holding.release(tx, held, facts.actor, now):
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
                 return Reply(True, "released", said, data)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
-            held = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
+            clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove as stale:
@@ -105,8 +109,8 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     confirmed = "it is confirmed when the cloud no longer lists it"
-    if any(not ctx.providers[cloud].capabilities.terminate for cloud in held):
+    if any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds):
         confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
-    lost = "".join(f" {profile.load(cloud).over}" for cloud in held).rstrip()
+    lost = "".join(f" {profile.load(cloud).over}" for cloud in clouds).rstrip()
     short = short_id(session.id)
     return Reply(True, "terminating", f"The end of session {short} is ordered; {confirmed}.{lost}", data)

@@ -103,10 +103,13 @@ async def check_rate(tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInsta
 
 
 async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
-    """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds."""
+    """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
+
+    What is reserved for a hold at the end is not spent on the time before it.
+    """
     if price_usd_h <= 0:
         return end
-    cap_usd = grant.total_cap_usd + await extension_caps(tx, row.session_id)
+    cap_usd = grant.total_cap_usd + await extension_caps(tx, row.session_id) - (row.hold_usd or 0)
     paid_s = min(float(cap_usd / price_usd_h) * HOUR_S, LONGEST_S)
     return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))
 

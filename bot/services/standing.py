@@ -11,6 +11,7 @@ from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict
 from bot.services import budgets, granting
 from bot.services.context import Context
+from bot.services.offers import hold_hours
 from ledger.events import announce
 from ledger.locks import lock_family, lock_standing
 from ledger.lookups import approved_since
@@ -35,7 +36,7 @@ async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: dat
         policy,
         option.worst_usd,
         option.expected_usd,
-        job.hours,
+        job.hours + hold_hours(option),
         approved_usd=await approved_since(tx, STANDING_PREFIX + (f"{program}-" if program else ""), now - PERIOD),
         asked_before=request.quote_version > 0,
         now=now,

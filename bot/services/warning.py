@@ -35,7 +35,7 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
     subject = subject_of(session)
     owner = Actor.from_ref(session.owner)
     told = {row.destination for row in await notifications_of(tx, ENDING, subject)}
-    told |= {owner.id} if owner.kind is ActorKind.SLACK else set(_others(ctx, session))
+    told |= {owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))
     for destination in sorted(told):
         await announce(tx, at=now, kind=ENDING, subject=subject, destination=destination)
         if last:
@@ -44,7 +44,7 @@ async def warn(ctx: Context, tx: Tx, session: Session, now: datetime, *, last: b
 
 async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
     """Tell the fallback contacts when the owner was tried and is not reached. Each is told once per end."""
-    await _reach(ctx, tx, session, ENDING, subject_of(session), now)
+    await reach(ctx, tx, session, ENDING, subject_of(session), now)
 
 
 async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
@@ -56,9 +56,9 @@ async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) ->
         return
     owner, subject = Actor.from_ref(session.owner), cut_subject(session.id, session.cut_at)
     if await notifications_of(tx, UNATTENDED, subject):
-        await _reach(ctx, tx, session, UNATTENDED, subject, now)
+        await reach(ctx, tx, session, UNATTENDED, subject, now)
         return
-    for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(_others(ctx, session))):
+    for destination in sorted({owner.id} if owner.kind is ActorKind.SLACK else set(others(ctx, session))):
         await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=destination)
 
 
@@ -67,13 +67,14 @@ def cut_subject(session_id: str, cut_at: datetime) -> str:
     return f"{session_id}/{int(cut_at.timestamp())}"
 
 
-async def _reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, subject: str, now: datetime) -> None:
+async def reach(ctx: Context, tx: Tx, session: Session, kind: NotificationKind, subject: str, now: datetime) -> None:
+    """Tell the fallback contacts what the owner was to be told and is not reached with. Each is told once."""
     owner = Actor.from_ref(session.owner)
     row = await notification_of(tx, kind, subject, owner.id)
     if row is None or row.sent_version > 0 or (row.state is not NotificationState.DEAD and row.tries == 0):
         return
     told = {one.destination for one in await notifications_of(tx, kind, subject)}
-    for destination in _others(ctx, session):
+    for destination in others(ctx, session):
         if destination not in told:
             await announce(tx, at=now, kind=kind, subject=subject, destination=destination)
 
@@ -90,5 +91,6 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
             await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=row.destination)
 
 
-def _others(ctx: Context, session: Session) -> tuple[str, ...]:
+def others(ctx: Context, session: Session) -> tuple[str, ...]:
+    """Whoever is told when the owner cannot be."""
     return ctx.policy.fallback_contacts or (session.channel,)

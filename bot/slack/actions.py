@@ -7,9 +7,10 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.wording import plural
-from bot.services import approvals, extending, planning, sessions, unattended
-from bot.services.commands import Decide, Done, Extend, Reply, Spare, Terminate
+from bot.services import approvals, extending, holding, planning, sessions, unattended
+from bot.services.commands import AnswerHold, Decide, Done, Extend, Reply, Spare, Terminate
 from bot.slack import charts, commands, forms, modals
+from bot.slack.blocks.held import LET_GO, SAVED
 from bot.slack.blocks.owner import KEEP_HOURS
 from bot.slack.blocks.parts import code, safe, section
 from bot.slack.blocks.plan import plan, plan_sections
@@ -41,6 +42,9 @@ async def click(desk: Desk, job: Job) -> None:
         await desk.say(job, answer(await extending.extend(desk.ctx, keep)))
     elif verb == "spare":
         await desk.say(job, answer(await unattended.spare(desk.ctx, Spare(session, facts, seen_end_s=seen_s))))
+    elif verb in (SAVED, LET_GO):
+        said = AnswerHold(session, facts, seen_s, saved=verb == SAVED)
+        await desk.say(job, answer(await holding.answer(desk.ctx, said)))
     elif verb == "extend":
         example = f"{desk.settings.command} extend {short_id(session)} 1h"
         view = modals.extend(job.heard.value, desk.ctx.policy)

@@ -16,7 +16,9 @@ from bot.slack.blocks.reply import said
 from bot.slack.inbound import WITHHELD, Heard, Kind
 
 #: The first part of an action id, up to its colon, says what the button does.
-BUTTONS: Final = frozenset({"approve", "reject", "terminate", "plan", "keep", "extend", "done", "spare"})
+BUTTONS: Final = frozenset(
+    {"approve", "reject", "terminate", "plan", "keep", "extend", "done", "spare", "held_saved", "held_let_go"}
+)
 
 #: Commands that are answered when the clouds have answered.
 ASKS_CLOUDS: Final = frozenset({"inventory", "plan", "compare"})

@@ -15,7 +15,7 @@ from bot.services.context import Context
 from bot.services.digest_document import DigestDocument
 from bot.services.metering import cost_now
 from bot.services.reminding import ONWARDS
-from bot.slack.blocks import digest, interrupted, operators, owner, unattended
+from bot.slack.blocks import digest, held, interrupted, operators, owner, unattended
 from bot.slack.blocks import ending as ending_message
 from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
@@ -191,6 +191,18 @@ async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notifi
     return Shown(unattended.unattended(shown, now), channel_of(settings, row.destination), edits=True)
 
 
+async def _session_held(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
+    session_id, instance_id, step = row.subject.split("/")
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        view = await session_view(tx, session_id)
+        cap_usd = (view.grant.total_cap_usd if view.grant else Decimal(0)) + await extension_caps(tx, session_id)
+        instance = await tx.get_one(Instance, instance_id)
+        waiting = bool(await waiting_extensions(tx, view.request.id))
+    shown = held.Held(view, instance, step, cost_now(ctx, view, now), cap_usd, waiting)
+    return Shown(held.held(shown, settings.command, now), channel_of(settings, row.destination), edits=True)
+
+
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
     between = reconciling.bounds(ctx, view.instance) if view.instance else None
@@ -256,6 +268,7 @@ RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {
     NotificationKind.SESSION_ENDING: _session_ending,
     NotificationKind.SESSION_LAST_CALL: _session_last_call,
     NotificationKind.SESSION_UNATTENDED: _session_unattended,
+    NotificationKind.SESSION_HELD: _session_held,
     NotificationKind.SESSION_ENDED: _session_ended,
     NotificationKind.BUDGET_THRESHOLD: _budget_threshold,
     NotificationKind.SESSION_INTERRUPTED: _session_interrupted,

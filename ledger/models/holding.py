@@ -108,6 +108,10 @@ class Instance(Claimable, Base):
     gate: Mapped[str | None] = mapped_column(SafeString(16))
     gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gate_note: Mapped[str | None] = mapped_column(SafeText)
+    #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None
+    #: in rows of releases that reserved nothing.
+    hold_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    hold_s: Mapped[int | None] = mapped_column(Integer)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: What somebody ordered of it and the cloud does not show yet (stop, start or restart), and when.
     wanted: Mapped[str | None] = mapped_column(SafeString(16))

@@ -5,8 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
+from providers.egress import Egress
 from providers.stores import Stores, StoreUnreachable
+from tests.support.serving import serving
 from tests.support.stores import Shelf, served
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -35,3 +41,36 @@ async def test_what_cannot_be_asked_says_so_without_any_secret() -> None:
         assert "AKIAX" not in str(caught.value) + repr(stores)
     with pytest.raises(StoreUnreachable):
         await Stores(hub_url="http://127.0.0.1:9").newest("hf", "org/model", "x")
+
+
+async def test_a_url_is_asked_for_what_its_server_knows_and_never_inside_our_network() -> None:
+    known = {"/a/new.pt": ("5", "Mon, 02 Mar 2026 12:00:00 GMT"), "/vague.pt": (None, None), "/odd.pt": ("5", "soon")}
+    methods: list[str] = []
+
+    async def serve(request: Request) -> Response:
+        methods.append(request.method)
+        path = request.url.path
+        if path not in known:
+            return Response(status_code=302 if path == "/moved" else 404, headers={"location": "/a/new.pt"})
+        length, modified = known[path]
+        found = {"content-length": length, "last-modified": modified}
+        answer = Response(headers={name: value for name, value in found.items() if value is not None})
+        if length is None:
+            del answer.headers["content-length"]
+        return answer
+
+    async with serving(Starlette(routes=[Route("/{path:path}", serve, methods=["HEAD", "GET", "POST"])])) as url:
+        stores = Stores(egress=Egress(networks=("127.0.0.0/8",)))
+        found = await stores.newest("https", f"{url}/a/new.pt?sig=secret", "")
+        assert found is not None
+        assert (found.path, found.size, found.at) == ("new.pt", 5, NOW)
+        assert await stores.newest("https", f"{url}/none.pt", "") is None
+        for path, said in (("vague.pt", "does not say"), ("odd.pt", "does not say"), ("moved", "answered 302")):
+            with pytest.raises(StoreUnreachable, match=said):
+                await stores.newest("https", f"{url}/{path}?sig=secret", "")
+        with pytest.raises(StoreUnreachable, match="not lead to a public address") as refused:
+            await Stores().newest("https", f"{url}/a/new.pt?sig=secret", "")
+        assert "secret" not in str(refused.value)
+    assert set(methods) == {"HEAD"}
+    with pytest.raises(StoreUnreachable, match="could not be asked"):
+        await stores.newest("https", f"{url}/a/new.pt", "")

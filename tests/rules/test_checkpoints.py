@@ -8,8 +8,22 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.checkpoints import Newest, Place, Reported, choice, hold_ends, judge, place
+from bot.rules.checkpoints import (
+    Hold,
+    Newest,
+    Place,
+    Reported,
+    choice,
+    hold_ends,
+    judge,
+    place,
+    reserve,
+    reserved_usd,
+    said_of,
+)
 from bot.rules.policy import Policy
+from providers.base import BillingRule
+from tests.rules.builders import capabilities
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -22,7 +36,9 @@ WHOLE = Newest("run/step-1200/model.pt", 10, NOW)
         ("hf://org/repo/run/a/", Place("hf", "org/repo", "run/a")),
         ("HF://org/repo", Place("hf", "org/repo", "")),
         ("s3://bucket/run", Place("s3", "bucket", "run")),
-        ("https://files.example.com/a.pt", None),
+        ("https://files.example.com/a.pt?sig=x", Place("https", "https://files.example.com/a.pt?sig=x", "")),
+        ("https://files.example.com", None),
+        ("http://files.example.com/a.pt", None),
         ("hf://org", None),
         ("/workspace/out", None),
         ("none", None),
@@ -50,8 +66,35 @@ def test_the_newest_checkpoint_must_be_there_whole_recent_and_as_far_as_was_repo
 
 def test_the_choice_is_said_where_something_can_be_looked_at() -> None:
     assert choice(Policy(), "/workspace") == ""
-    assert "stopped with its disk" in choice(Policy(), "s3://b/x")
+    said = choice(Policy(), "https://files.example.com/a.pt?sig=secret")
+    assert "its disk kept 24 hours" in said
+    assert "held 2 hours in all" in said
+    assert "secret" not in said
     assert "as the policy allows" in choice(Policy(checkpoint_unverified="destroy"), "s3://b/x")
+
+
+def test_what_is_reserved_follows_from_what_the_cloud_can_keep_and_what_the_policy_allows() -> None:
+    keeps, runs_on = capabilities(stop=True), capabilities(stop=False)
+    save = Decimal(600) / 3600
+    assert reserve(Policy(), "s3://b/x", keeps) == Hold(save, Decimal(24))
+    assert reserve(Policy(), "s3://b/x", runs_on) == Hold(Decimal(2))
+    assert reserve(Policy(checkpoint_hold_s=60), "s3://b/x", runs_on) == Hold(save)
+    assert reserve(Policy(checkpoint_unverified="destroy"), "s3://b/x", runs_on) == Hold(save)
+    assert reserve(Policy(), "/workspace", runs_on) == Hold()
+    assert reserve(Policy(), "s3://b/x", replace(runs_on, terminate=False)) == Hold()
+    assert not capabilities(stop=True, billing=BillingRule(gpu_while_stopped=True)).keeps_disk
+
+
+def test_a_lower_limit_shortens_the_hold_before_it_shortens_the_run() -> None:
+    assert reserved_usd(Decimal(2), Decimal(20), Decimal(10)) == 2
+    assert reserved_usd(Decimal(2), Decimal(11), Decimal(10)) == 1
+    assert reserved_usd(Decimal(2), Decimal(9), Decimal(10)) == 0
+
+
+def test_the_hold_has_a_line_of_its_own() -> None:
+    assert said_of(Decimal(3), Decimal(2), Decimal(0)) == ("includes up to 2 hours of hold to save checkpoints: $3.00")
+    assert "10 minutes of hold and 24 hours of kept disk" in said_of(Decimal(1), Decimal(1) / 6, Decimal(24))
+    assert said_of(Decimal(0), Decimal(0), Decimal(0)) == ""
 
 
 def test_a_hold_lasts_as_long_as_what_was_approved_pays_for_it() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 
-from bot.rules.estimate import COMPONENTS, estimate, loss_chance, reliability
+from bot.rules.estimate import COMPONENTS, Component, estimate, loss_chance, reliability
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap
 from ledger.values import JobRequest
@@ -121,3 +121,15 @@ def test_billing_from_the_create_never_costs_less(one: Offer, hours: Decimal) ->
     early = estimate(one, job(str(hours)), POLICY, capabilities(billing=BillingRule(starts=BillingStart.CREATE)))
     assert early.expected_usd >= later.expected_usd
     assert early.worst_usd >= later.worst_usd
+
+
+def test_the_worst_case_includes_the_hold_and_nothing_else_does() -> None:
+    """The machine at the price that an approval covers, then its disk alone where a stop keeps it."""
+    made_of = offer(price_usd_h=Decimal("0.5"), storage_usd_h=Decimal("0.01"), storage_stopped_usd_h=Decimal("0.02"))
+    for able, hold_usd in ((capabilities(stop=False), Decimal("1.1")), (capabilities(), Decimal("0.571667"))):
+        without, found = (
+            estimate(made_of, job(checkpoint=where), Policy(), able) for where in (None, "s3://bucket/run")
+        )
+        assert (found.best_usd, found.expected_usd) == (without.best_usd, without.expected_usd)
+        assert (found.worst_usd - without.worst_usd, found.hold_usd) == (hold_usd, hold_usd)
+        assert found.components == (*without.components, Component("hold", Decimal(0), Decimal(0), hold_usd))

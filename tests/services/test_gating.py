@@ -6,19 +6,23 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 import pytest
 
-from bot.services import ending, gating
+from bot.services import ending, gating, holding, offers, sessions
 from bot.services.catalog import Catalog
+from bot.services.commands import AnswerHold, Done
 from ledger.db import Database
 from ledger.models import Instance
 from ledger.states import InstanceState, SessionState
+from ledger.writes import amend
 from providers.stores import Stores
 from tests.support.clock import SteppedClock
 from tests.support.stores import Shelf, served
-from tests.support.world import ALICE, World, checked_world
+from tests.support.world import ALICE, DAVE, World, checked_world, facts
+
+KIND = "session.held"
 
 
 def looks_at(w: World, stores: Stores) -> None:
@@ -47,18 +51,28 @@ async def row_of(w: World) -> Instance:
     return (await w.books()).instances[0]
 
 
+def told(w: World, row: Instance, step: str) -> list[str]:
+    """Who was shown the message of a step."""
+    return [to for kind, of, to, _ in w.board.shown if kind == KIND and of == f"{row.session_id}/{row.id}/{step}"]
+
+
+def end_s(row: Instance) -> int:
+    assert row.gate_until is not None
+    return int(row.gate_until.timestamp())
+
+
 async def test_a_verified_checkpoint_lets_the_end_go_on_and_one_that_arrives_late_too(w: World) -> None:
     async with near_its_end(w) as (shelf, _):
         await w.settle()
         row = await row_of(w)
-        assert (row.state, row.gate) == (InstanceState.TERMINATING, gating.SAVING)
+        assert (row.state, row.gate) == (InstanceState.TERMINATING, holding.SAVING)
         assert "no checkpoint" in str(row.gate_note)
         assert len(w.alive()) == 1
-        assert [entry[2] for entry in w.board.shown if entry[1] == f"{row.id}/gate-saving"] == [ALICE.id]
+        assert told(w, row, holding.SAVING) == [ALICE.id]
         w.clock.advance(60)
         shelf.put("run/step-9.pt", 5, w.clock.now())
         await w.settle()
-        assert ((await row_of(w)).gate, w.alive()) == (gating.PASSED, [])
+        assert ((await row_of(w)).gate, w.alive()) == (holding.PASSED, [])
         await w.run(90, 30)
         assert (await w.books()).sessions[0].state is SessionState.TERMINATED
 
@@ -71,8 +85,10 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         w.clock.advance(601)
         await w.settle()
         row = await row_of(w)
-        assert row.gate == gating.HELD
+        assert row.gate == holding.HELD
         assert row.gate_until is not None
+        # At least the day that its approval reserved, and what was left of the rest on top.
+        assert row.gate_until - w.clock.now() > timedelta(hours=24)
         assert len(w.alive()) == 1
         await w.run(60, 30)
         assert (await row_of(w)).status == "stopped"
@@ -80,8 +96,6 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         w.clock.advance(4 * 3600)
         await w.settle()
         assert w.bill() - stopped_bill < Decimal("0.2")  # The disk alone.
-        pages = [note for note in (await w.books()).notifications if note.subject == f"{row.id}/unverified"]
-        assert len(pages) == 1
         reply = await w.end(request_id)
         assert reply.code == "released", reply
         await w.settle()
@@ -90,26 +104,124 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         assert (await w.books()).sessions[0].state is SessionState.TERMINATED
 
 
-@pytest.mark.parametrize("policy", ["keep", "destroy"])
-async def test_where_a_stop_keeps_nothing_the_money_ends_the_hold_and_the_policy_may_before(
-    sqlite_db: Database, clock: SteppedClock, policy: str
+async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about_and_comes_by_its_cap(w: World) -> None:
+    """Where a stop cannot keep the disk. The run spends none of what is for the hold, whatever the price does."""
+    w.tune(fallback_contacts=("UFALL",), budget_admins=("UADMIN", "operator:ada"))
+    async with near_its_end(w, "tensordock") as (_, request_id):
+        books = await w.books()
+        option = next(one for one in books.options if one.id == books.instances[0].option_id)
+        costs = offers.estimate_from_json(option.estimate)
+        assert costs.hold_usd == (option.price_usd_h * Decimal("1.1") * 2).quantize(Decimal("0.000001"), ROUND_CEILING)
+        assert (costs.expected_usd < costs.worst_usd - costs.hold_usd, costs.hold_hours) == (True, Decimal(2))
+        assert offers.hold_line(option).startswith("includes up to 2 hours of hold to save checkpoints: $")
+        create = books.grants[0]
+        assert create.total_cap_usd == option.worst_usd
+        assert [one.amount_usd for one in books.entries if one.kind == "reserve"] == [option.worst_usd]
+        await w.settle()
+        row = await row_of(w)
+        assert (row.hold_usd, row.hold_s) == (costs.hold_usd, 7200)
+        hold = (await w.books()).grants[1]
+        assert (hold.kind, hold.total_cap_usd, hold.approval_id) == ("hold", Decimal(0), create.approval_id)
+        w.clock.advance(601)
+        await w.settle()
+        row = await row_of(w)
+        ordered_at = row.terminate_asked_at
+        assert ordered_at is not None
+        assert (row.gate, row.gate_until, row.status) == (holding.HELD, ordered_at + timedelta(hours=2), "running")
+        assert told(w, row, holding.HELD) == [ALICE.id]
+        w.clock.advance(3000)
+        await w.settle()
+        assert sorted(told(w, row, holding.ASKED)) == ["UADMIN", "UFALL"]
+        pages = [note for note in (await w.books()).notifications if note.subject == f"{row.id}/unverified"]
+        assert len(pages) == 1
+        w.clock.advance(ordered_at + timedelta(hours=2) - w.clock.now() + timedelta(seconds=31))
+        await w.settle()
+        row = await row_of(w)
+        assert (row.gate, w.alive(), told(w, row, "destroyed")) == (holding.DESTROYED, [], [ALICE.id])
+        await w.run(120, 30)
+        assert (await w.end(request_id)).code == "already_ending"
+        # It was never above what was approved, although it was held for the whole of it.
+        assert w.bill() <= create.total_cap_usd
+
+
+async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_nothing(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w, near_its_end(w, "tensordock") as (_, request_id):
+        warned_s = int((await w.books()).sessions[0].deadline.timestamp())  # type: ignore[union-attr]
+        await w.settle()
+        row = await row_of(w)
+        # The buttons of the warning before the end spoke of another one, and of nothing that is not saved.
+        done = Done(request_id, facts(ALICE), seen_end_s=warned_s)
+        assert (await sessions.done(w.ctx, done)).code == "stale"
+        for seen_s, who, code in ((warned_s, ALICE, "stale"), (end_s(row), DAVE, "not_yours")):
+            said = AnswerHold(row.session_id, facts(who), seen_s, saved=True)
+            assert (await holding.answer(w.ctx, said)).code == code
+        assert (await w.more(request_id, seen_end_s=warned_s)).code == "stale"
+        asked = await w.more(request_id, "3", seen_end_s=end_s(row))
+        assert asked.code == "asked", asked
+        assert (await w.decide(str(asked.data["request_id"]))).code == "approved"
+        longer = await row_of(w)
+        assert (end_s(longer) - end_s(row), longer.hold_s) == (3 * 3600, 5 * 3600)
+        stale = AnswerHold(row.session_id, facts(ALICE), end_s(row))
+        assert (await holding.answer(w.ctx, stale)).code == "stale"
+        assert (await row_of(w)).gate == holding.SAVING
+        again = await w.more(request_id, "1", seen_end_s=end_s(longer))
+        assert again.code == "asked", again
+        saved = AnswerHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
+        reply = await holding.answer(w.ctx, saved)
+        assert reply.code == "released", reply
+        late = await w.books()
+        assert late.requests[-1].state == "cancelled"  # Nobody decides about more time for what is let go.
+        await w.settle()
+        assert w.alive() == []
+        assert (await holding.answer(w.ctx, saved)).code == "stale"
+        nothing = AnswerHold("zzzzzz", facts(ALICE), 1)
+        assert (await holding.answer(w.ctx, nothing)).code == "unknown_id"
+
+
+@pytest.mark.parametrize("why", ["opted in", "too dear", "no money"])
+async def test_what_may_not_be_held_goes_at_once_and_is_told(
+    sqlite_db: Database, clock: SteppedClock, why: str
 ) -> None:
     async with checked_world(sqlite_db, clock) as w:
-        w.tune(checkpoint_unverified=policy)
+        w.tune(checkpoint_unverified="destroy" if why == "opted in" else "keep")
         async with near_its_end(w, "tensordock"):
+            if why == "no money":
+                w.ctx = replace(w.ctx, policy=replace(w.ctx.policy, checkpoint_hold_s=60))
+                row = await row_of(w)
+                async with w.ctx.db.write() as tx:
+                    await amend(tx, Instance, row.id, hold_s=0)
             await w.settle()
-            w.clock.advance(601)
-            await w.settle()
-            row = await row_of(w)
-            if policy == "keep":
-                assert row.gate == gating.HELD
-                assert row.gate_until is not None
-                w.clock.advance(row.gate_until - w.clock.now() + timedelta(seconds=31))
+            if why == "too dear":
+                row = await row_of(w)
+                async with w.ctx.db.write() as tx:
+                    await amend(tx, Instance, row.id, outcome_code="billed_above_cap", due_at=w.clock.now())
                 await w.settle()
-            assert ((await row_of(w)).gate, w.alive()) == (gating.DESTROYED, [])
-            grant = (await w.books()).grants[0]
-            await w.run(120, 30)
-            assert w.bill() <= grant.total_cap_usd + Decimal("0.05")
+            elif why == "opted in":
+                w.clock.advance(601)
+                await w.settle()
+            row = await row_of(w)
+            if why == "no money":
+                assert row.gate == holding.HELD
+                w.clock.advance(31)
+                await w.settle()
+                row = await row_of(w)
+            assert (row.gate, w.alive(), told(w, row, "destroyed")) == (holding.DESTROYED, [], [ALICE.id])
+
+
+async def test_the_hold_counts_as_time_so_twelve_hours_and_a_hold_need_an_override(w: World) -> None:
+    async with served(Shelf()) as stores:
+        looks_at(w, stores)
+        reply = await w.ask(candidates=("tensordock",), checkpoint="s3://bucket/run", hours=Decimal("11.5"))
+        await w.settle()
+        view = await w.view(str(reply.data["request_id"]))
+        assert view.override is not None
+        assert view.override.rule.startswith("13.5 hours in all is above 12 hours")
+        assert (await w.decide(view.request.id)).code == "override_first"
+        shorter = await w.ask(candidates=("tensordock",), checkpoint="s3://bucket/run", hours=Decimal(10))
+        await w.settle()
+        assert (await w.view(str(shorter.data["request_id"]))).override is None
 
 
 async def test_an_end_that_somebody_ordered_and_a_place_that_nobody_can_look_at_hold_nothing(

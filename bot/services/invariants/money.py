@@ -77,14 +77,15 @@ def _signed(entry: LedgerEntry) -> Decimal:
 
 
 def _late_usd(books: Books, session: Session) -> Decimal:
-    """What ran after the approved end, while the end was being enforced."""
+    """What ran after the approved end, while the end was being enforced. A hold is no such time: it was reserved."""
     if session.deadline is None:
         return Decimal(0)
     late = Decimal(0)
     for row in books.instances:
-        if row.session_id == session.id and row.billing_until is not None and row.billing_until > session.deadline:
+        end = max(session.deadline, row.gate_until or session.deadline)
+        if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
             # A started second is billed in full.
-            late += row.price_usd_h * Decimal((row.billing_until - session.deadline).total_seconds() + 1) / 3600
+            late += row.price_usd_h * Decimal((row.billing_until - end).total_seconds() + 1) / 3600
     return late
 
 

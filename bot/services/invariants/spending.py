@@ -78,10 +78,12 @@ def _grants(books: Books) -> list[Violation]:
 
 def _covered(grant: GrantRow, approval: Approval) -> list[Violation]:
     """A grant never exceeds what its approval covers."""
+    # A hold adds no dollars; its hours come after those that were asked for, and were told beside them.
+    hours = None if grant.kind == GrantKind.HOLD else approval.hours
     pairs = (
         ("price per hour", grant.price_cap_usd_h, approval.price_cap_usd_h),
         ("total", grant.total_cap_usd, approval.total_cap_usd),
-        ("hours", Decimal(grant.hours), Decimal(approval.hours) if approval.hours else None),
+        ("hours", Decimal(grant.hours), Decimal(hours) if hours else None),
     )
     return [
         Violation("a grant stays inside its approval", grant.id, f"its {what} is {mine}, approved was {limit}")

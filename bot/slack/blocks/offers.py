@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.wording import rate, usd
-from bot.services.offers import offer_from_json
+from bot.services.offers import hold_line, offer_from_json
 from bot.slack.blocks.parts import Block, code, context, dollars, money_range, percent, safe, table
 from ledger.models import Option
 from providers.base import Offer
@@ -28,6 +28,8 @@ class Line:
     worst_usd: Decimal
     marks: tuple[str, ...]
     why: str
+    #: What of the worst case is for its end; empty where nothing is.
+    hold: str = ""
 
     @property
     def name(self) -> str:
@@ -46,6 +48,7 @@ def line(option: Option) -> Line:
         option.worst_usd,
         tuple(option.marks),
         option.why,
+        hold_line(option),
     )
 
 
@@ -90,6 +93,7 @@ def price_block(lines: Sequence[Line], version: int) -> Block:
     for one in lines:
         totals = f"expected {dollars(one.expected_usd)} · at most {dollars(one.worst_usd)}"
         told.append(f"#{one.rank}  {rate(one.price_usd_h)} · {totals}")
+        told += [f"      {one.hold}"] if one.hold else []
     return context("\n".join(told))
 
 
@@ -100,6 +104,7 @@ def spoken(one: Line) -> str:
     sentence = (
         f"#{one.rank} {one.name}, {one.offer.region or 'region unknown'}, {kind}, {rate(one.price_usd_h)}, expected "
         f"{usd(one.expected_usd)} ({money_range(one.best_usd, one.worst_usd)}){marks}"
+        f"{', ' + one.hold if one.hold else ''}"
     )
     return safe(sentence)
 

@@ -11,7 +11,7 @@ from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
-from bot.services.gating import WAITS
+from bot.services.holding import WAITS
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section, when

@@ -1,0 +1,89 @@
+"""The message about a machine whose end waits for its checkpoint: why, until when, its cost, and what to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.deadlines import left
+from bot.services.holding import ASKED, DESTROYED, HELD, SAVING
+from bot.slack.blocks.ending import EXTEND, lost
+from bot.slack.blocks.owner import what
+from bot.slack.blocks.parts import (
+    SENTENCE_MAX,
+    Message,
+    actions,
+    button,
+    code,
+    confirm,
+    context,
+    dollars,
+    person,
+    safe,
+    section,
+    when,
+)
+from ledger.models import Instance
+from ledger.reads import SessionView
+from ledger.values import short_id
+
+SAVED: Final = "held_saved"
+LET_GO: Final = "held_let_go"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What such a message shows: `row` is the machine it is about, `step` where the gate was when it was told.
+
+    `cap_usd` is what is approved in all, `waiting` whether more time is asked for and not decided.
+    """
+
+    view: SessionView
+    row: Instance
+    step: str
+    cost_usd: Decimal
+    cap_usd: Decimal
+    waiting: bool
+
+
+def held(shown: Held, command: str, now: datetime) -> Message:
+    """The message, or what became of it."""
+    session, row = shown.view.session, shown.row
+    name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
+    if shown.step == DESTROYED:
+        return _plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
+    standing = {SAVING: {SAVING}, HELD: {HELD}, ASKED: {HELD}}.get(shown.step, set())
+    if row.gate not in standing or row.gate_until is None:
+        return _plain(f"The {name}: {note} This message needs no action.")
+    until, short = row.gate_until, short_id(session.id)
+    lead = (
+        f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
+        f"checkpoint is not verified. It ends {when(until)} ({left(until, now)}) unless somebody answers."
+    )
+    if shown.step == SAVING:
+        lead = f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} saves before its end."
+    facts = [
+        f"*Why*: {note}",
+        f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.",
+        f"*What is lost*: {lost(row)}",
+    ]
+    if shown.waiting:
+        facts.append("More time is asked for and waits for a decision; until then this end stands.")
+    mark = f"{session.id}/{int(until.timestamp())}"
+    gone = f"{what(session)} is ended and its disk is deleted."
+    buttons = [
+        button("I saved it", f"{SAVED}:{short}", mark, style="primary", label=f"The data of session {short} is saved",
+               confirm=confirm("Is everything saved?", gone, "I saved it")),
+        button("Ask for an extension…", f"{EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"),
+        button("Let it go", f"{LET_GO}:{short}", mark, style="danger", label=f"Let session {short} go with its disk",
+               confirm=confirm("Let it go?", f"{gone} Nothing verified that its data is saved.", "Let it go")),
+    ]  # fmt: skip
+    hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} terminate {short}')}."
+    blocks = (section(lead), section("\n".join(facts)), actions(*buttons), context(hint))
+    return Message(" ".join([lead, *facts, hint]), blocks)
+
+
+def _plain(text: str) -> Message:
+    return Message(text, (section(text),))
