@@ -9,8 +9,8 @@ from decimal import Decimal
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.models import GrantRow, Instance, Notification, Session, Stray
-from ledger.states import NotificationKind, NotificationState, SessionState, StrayState
+from ledger.models import GrantRow, Instance, Notification, Session
+from ledger.states import NotificationKind, NotificationState, SessionState
 
 
 async def unheard(tx: AsyncSession, kind: NotificationKind, subject: str, since: datetime) -> bool:
@@ -52,9 +52,3 @@ async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict
         granted = (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(row.hours)))
         found[row.id] = max(granted, row.deadline or granted)
     return found
-
-
-async def returned_stray(tx: AsyncSession, instance_id: str) -> Stray | None:
-    """What was taken for lost and waits for an operator because it is listed again."""
-    waits = (Stray.instance_id == instance_id, Stray.state == StrayState.QUARANTINED)
-    return await tx.scalar(select(Stray).where(*waits).limit(1))

@@ -213,6 +213,8 @@ class Workspace:
             raise ApiError("is_archived")
         if channel.is_im and not self.manifest.messages_tab:
             raise ApiError("messages_tab_disabled")
+        if channel.dm_user in self.users and self.users[channel.dm_user].deleted:
+            raise ApiError("channel_not_found")
         scopes = self.manifest.scopes
         uninvited = scopes is not None and "chat:write.public" in scopes
         if BOT_USER_ID not in channel.members and not uninvited:

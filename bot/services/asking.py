@@ -143,9 +143,14 @@ async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, 
 
 
 async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str, now: datetime) -> None:
-    """A session whose request will not be approved again has failed; it holds nothing at any cloud."""
+    """A session whose request will not be approved again has failed; it holds nothing at any cloud.
+
+    When it had a machine, what took that away is why it is over.
+    """
     session = await session_of(tx, request_id)
     if session is not None and session.state is SessionState.QUEUED:
+        had = [row for row in await instances_of_session(tx, session.id) if row.live_at is not None]
+        sentence = f"{had[-1].outcome} {sentence}".strip() if had else sentence
         await move(
             tx,
             type(session),

@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.services.context import Context
-from bot.services.interrupting import heard
+from bot.services.interrupting import heard, instead
 from bot.services.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.claims import Claim, claim, release
 from ledger.models import Notification
@@ -56,6 +56,7 @@ async def _failed(ctx: Context, held: Claim, notification: Notification, error: 
         if error.permanent:
             log.warning("notification %s cannot be shown: %s", notification.id, error)
             await notification_dead(tx, held, version=notification.version, error=str(error))
+            await instead(tx, notification, ctx.policy.fallback_contacts, now)
         else:
             due_at = _next_try(ctx, now, tries, error)
             await release(tx, Notification, held, due_at=due_at, tries=tries, error=str(error))

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from bot.rules.switching import Order
 from bot.services import access, holding, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
-from ledger.events import record
+from ledger.events import announce, record
 from ledger.lookups import open_instances_of_session
-from ledger.models import Request
+from ledger.models import Request, Session
 from ledger.moves import StaleMove
 from ledger.reads import RequestView, SessionView, pending_requests, request_view, resolve, session_view, session_views
-from ledger.states import SessionState
-from ledger.values import Actor, short_id
+from ledger.states import NotificationKind, SessionState
+from ledger.values import Actor, ActorKind, short_id
+from ledger.writes import Tx
 from providers import profile
 
 
@@ -77,6 +79,17 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
     return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence}")
 
 
+async def _tell_owner(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime) -> None:
+    """Whose machine is ended by somebody else hears of it at once, and by whom."""
+    owner = Actor.from_ref(session.owner)
+    if owner.kind is not ActorKind.SLACK or owner == by:
+        return
+    who = f"<@{by.id}>" if by.kind is ActorKind.SLACK else f"{by.kind} {by.id}"
+    body = {"text": f"Your session {short_id(session.id)} is being ended by {who}: {sentence}"}
+    kind, subject = NotificationKind.REPLY, f"{session.id}/ended-by"
+    await announce(tx, at=now, kind=kind, subject=subject, destination=owner.id, body=body)
+
+
 async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:
     facts = command.decider
     now = ctx.clock.now()
@@ -99,6 +112,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
                 return Reply(True, "released", said, data)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
+            await _tell_owner(tx, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")

@@ -92,7 +92,9 @@ async def check_rate(tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInsta
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
         await end_announced(tx, row, verdict.code, verdict.sentence, now)
-    if seen.price_usd_h is not None and seen.price_usd_h > 0:
+    # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
+    runs = seen.status is InstanceStatus.RUNNING
+    if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
         if seen.price_usd_h != row.price_usd_h:
             await amend(tx, Instance, row.id, price_usd_h=seen.price_usd_h)
         session = await tx.get_one(Session, row.session_id, populate_existing=True)

@@ -170,8 +170,9 @@ async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) 
     record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
     if find.waits:
         await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
-    if find.waits and find.row is not None:
-        await interrupting.tell(tx, find.row, now)
+    if find.row is not None:
+        # Before the act: what is not kept is ended at a later sighting.
+        await interrupting.tell(tx, find.row, now, stray_id=stray_id)
 
 
 def _unbooked_from(find: _Find) -> datetime | None:

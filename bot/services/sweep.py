@@ -24,7 +24,7 @@ from bot.services.runs import close_run
 from bot.services.settling import adopt, check_rate, gone
 from bot.services.strays import note_strays
 from bot.services.switching import follow
-from bot.services.watching import still_there, watch
+from bot.services.watching import instead, still_there, watch
 from ledger.lookups import open_instances
 from ledger.models import GrantRow, Instance, Request
 from ledger.moves import StaleMove
@@ -198,7 +198,10 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
     used = row.state is InstanceState.LIVE and row.reachable_at is not None and row.wanted is None
-    wrong = used and trouble(item.status, spot=bool(row.offer.get("spot")))
+    other = instead(row, item)
+    wrong = used and trouble(item.status, spot=bool(row.offer.get("spot")), other=other)
+    if wrong:
+        seen["other_gpus"] = other
     seen["trouble_at"] = (row.trouble_at or at) if wrong else None
     seen |= billed_time(row, item, rule, at)
     if item.price_usd_h is not None and item.price_usd_h > row.price_usd_h and item.status is InstanceStatus.RUNNING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.trouble import ended_sentence, given_up_at, trouble
+from bot.rules.trouble import ended_sentence, given_up_at, other_gpus, trouble
 from bot.rules.wording import hours as say_hours
 from bot.services.context import Context
 from bot.services.interrupting import tell
@@ -26,7 +26,7 @@ async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: dateti
 
     True when something changed. `row` is as it was before this look.
     """
-    found = trouble(item.status, spot=bool(row.offer.get("spot")))
+    found = trouble(item.status, spot=bool(row.offer.get("spot")), other=instead(row, item))
     if found is None or row.wanted is not None or not ctx.providers[row.cloud].capabilities.terminate:
         return False
     since = row.trouble_at or now
@@ -44,6 +44,11 @@ async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: dateti
         else:
             await tell(tx, fresh, now, at_most_every=TOLD_APART)
     return True
+
+
+def instead(row: Instance, item: ObservedInstance) -> str:
+    """What a look shows in the place of the GPUs that were approved; "" where it fits."""
+    return other_gpus(str(row.offer["gpu"]), int(row.offer["gpu_count"]), item.gpu, item.gpu_count)
 
 
 async def still_there(ctx: Context, provider: Provider, row: Instance) -> str:

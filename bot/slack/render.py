@@ -21,7 +21,6 @@ from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
-from ledger.ends import returned_stray
 from ledger.lookups import extension_caps, message_of, public_key, waiting_extensions
 from ledger.models import Instance, Notification, Session, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
@@ -210,17 +209,17 @@ async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notificati
 
 
 async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    session_id, _, instance_id = row.subject.partition("/")
+    session_id, instance_id, stray_id = [*row.subject.split("/"), ""][:3]
     async with ctx.db.read() as tx:
         session, instance = await tx.get(Session, session_id), await tx.get(Instance, instance_id)
         if session is None or instance is None:
             raise LookupError(f"there is no instance {row.subject}")
         view = await request_view(tx, session.request_id)
-        is_back = await returned_stray(tx, instance_id) is not None
+        stray = await tx.get(Stray, stray_id) if stray_id else None
     owner_ref = Actor.from_ref(session.owner)
     own = owner_ref.kind is ActorKind.SLACK and owner_ref.id == row.destination
-    if is_back:
-        message = interrupted.returned(session, instance, own=own)
+    if stray is not None:
+        message = interrupted.found(session, instance, stray, own=own)
     else:
         given_up = given_up_at(instance.trouble_at, ctx.timing.broken_grace_s) if instance.trouble_at else None
         newest = view.instances[-1] if view.instances else None

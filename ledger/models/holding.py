@@ -98,6 +98,8 @@ class Instance(Claimable, Base):
     unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The first look that showed an instance which had been ready as not working; None while it works.
     trouble_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: What it had instead of the GPUs that were approved at the last look that showed it in trouble.
+    other_gpus: Mapped[str] = mapped_column(SafeString(80), default="", server_default="")
     heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: Times of complete listings of the right account without it; cleared when it is seen again.
     absent_at: Mapped[list[str]] = mapped_column(Json, default=list)

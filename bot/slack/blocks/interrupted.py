@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 
 from bot.rules.trouble import trouble
+from bot.rules.wording import rate
 from bot.slack.blocks.owner import what
 from bot.slack.blocks.parts import SENTENCE_MAX, Message, person, safe, section, when
-from ledger.models import Instance, Request, Session
-from ledger.states import InstanceState, RequestState, SessionState
+from ledger.models import Instance, Request, Session, Stray
+from ledger.states import InstanceState, RequestState, SessionState, StrayState
 
 
 def interrupted(
@@ -21,7 +22,8 @@ def interrupted(
     whose = f"Your *{what(session)}*" if own else f"{person(request.requester)} the *{what(session)}*"
     lead = f"{whose} at {safe(row.cloud, 40)}"
     if row.state in (InstanceState.LIVE, InstanceState.STOPPED):
-        found = trouble(row.status, spot=bool(row.offer.get("spot"))) if row.trouble_at and row.status else None
+        spot, other = bool(row.offer.get("spot")), row.other_gpus
+        found = trouble(row.status, spot=spot, other=other) if row.trouble_at and row.status else None
         if found is None:
             text = f":white_check_mark: {lead} works again, as reported by the cloud."
         else:
@@ -33,13 +35,25 @@ def interrupted(
     return Message(text.strip(), (section(text.strip()),))
 
 
-def returned(session: Session, row: Instance, *, own: bool) -> Message:
-    """An instance that had been taken for lost is there again."""
-    whose = f"Your *{what(session)}*" if own else f"The *{what(session)}*"
-    text = (
-        f":warning: {whose} at {safe(row.cloud, 40)} that had been taken for lost is listed again and costs. "
-        "Save what you need from it; an operator ends it, or its approved end does."
-    )
+_ENDED = {
+    StrayState.SEEN: "It is ended when it is seen again",
+    StrayState.CONDEMNED: "It is being ended",
+    StrayState.GONE: "It is gone",
+}
+
+
+def found(session: Session, row: Instance, stray: Stray, *, own: bool) -> Message:
+    """An instance with the label of this row that the row does not hold, or that it holds as lost."""
+    whose = f"your *{what(session)}*" if own else f"the *{what(session)}*"
+    lead = f"at {safe(row.cloud, 40)} ({rate(stray.price_usd_h)})"
+    if stray.state is StrayState.QUARANTINED:
+        text = (
+            f":warning: {whose[0].upper()}{whose[1:]} {lead} that had been taken for lost is listed again and costs. "
+            "Save what you need from it; an operator ends it, or its approved end does."
+        )
+    else:
+        why = safe(stray.reason, SENTENCE_MAX)
+        text = f":ghost: One more machine {lead} carries the label of {whose}. {why} {_ENDED[stray.state]}."
     return Message(text, (section(text),))
 
 
