@@ -36,16 +36,19 @@ GRACE = timedelta(minutes=10)
 every_way = pytest.mark.parametrize("slack", list(Slack))
 
 
-def ways(names: Iterable[str], away: Collection[str]) -> pytest.MarkDecorator:
-    """Each of these reasons with Slack well and down; with an owner who is away, those not in `away` only in a soak."""
-    soak = {name: [] if name in away else [pytest.mark.soak_only] for name in names}
-    found = [
-        pytest.param(name, slack, marks=soak[name] if slack is Slack.AWAY else [], id=f"{name}-{slack}")
-        for name in names
-        for slack in Slack
-    ]
-    return pytest.mark.parametrize(("name", "slack"), found)
+def ways(names: Iterable[str], *, away: Collection[str], like: Collection[str]) -> pytest.MarkDecorator:
+    """Each of these reasons with Slack well, on one database, and with Slack down, on the other.
 
+    An owner whom nobody reaches is for those in `away`. The rest, and what Slack's being down does to those in `like`,
+    which go the way of another reason, is for a soak.
+    """
+    found = []
+    for name in names:
+        later = {Slack.DOWN: name in like, Slack.AWAY: name not in away}
+        for slack in Slack:
+            marks = [pytest.mark.soak_only] if later.get(slack) else []
+            found.append(pytest.param(name, slack, marks=marks, id=f"{name}-{slack}"))
+    return pytest.mark.parametrize(("name", "slack"), found)
 
 
 def contract(s: Scene) -> Contract:
@@ -145,7 +148,7 @@ REASONS = {
 }
 
 
-@ways(REASONS, away=("reservation-over", "no-heartbeat"))
+@ways(REASONS, away=("reservation-over",), like=("hours-cap", "idle-serving", "idle-batch"))
 async def test_an_announced_end(db: Database, clock: SteppedClock, name: str, slack: Slack) -> None:
     it = REASONS[name]
     async with scene(db, clock, slack, it.line, dict(it.approval)) as s:
@@ -202,7 +205,7 @@ BROKEN = {
 }
 
 
-@ways(BROKEN, away=("offline",))
+@ways(BROKEN, away=("offline",), like=("unhealthy",))
 async def test_a_machine_that_fails_is_told_at_once_and_ended_after_its_grace(
     db: Database, clock: SteppedClock, name: str, slack: Slack
 ) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from bot.practice.reader import all_text
-from bot.slack.blocks.interrupted import interrupted, returned
-from ledger.models import Instance, Request, Session
+from bot.slack.blocks.interrupted import found, interrupted
+from ledger.models import Instance, Request, Session, Stray
 from ledger.states import InstanceState, NotificationKind, RequestState, SessionState, StrayState
 from tests.slack.conftest import Stage
 from tests.slack.test_notifier import tell
@@ -69,8 +70,18 @@ def test_a_loss_is_told_to_the_channel_with_its_person() -> None:
 
 def test_what_came_back_says_that_it_costs() -> None:
     held = Session(state=SessionState.QUEUED, gpu="RTX4090", gpu_count=1)
-    assert "Your *1× RTX4090*" in returned(held, row(InstanceState.GONE), own=True).text
-    assert "listed again and costs" in returned(held, row(InstanceState.GONE), own=False).text
+    stray = Stray(state=StrayState.QUARANTINED, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
+    assert "Your *1× RTX4090*" in found(held, row(InstanceState.GONE), stray, own=True).text
+    assert "listed again and costs" in found(held, row(InstanceState.GONE), stray, own=False).text
+
+
+def test_an_orphan_says_whose_it_is_why_and_what_becomes_of_it() -> None:
+    held = Session(state=SessionState.RUNNING, gpu="RTX4090", gpu_count=1)
+    for state, what in ((StrayState.SEEN, "when it is seen again"), (StrayState.CONDEMNED, "being ended")):
+        stray = Stray(state=state, price_usd_h=Decimal("0.4"), reason="It <landed> late.")
+        text = found(held, row(InstanceState.TOMBSTONE), stray, own=True).text
+        assert "($0.400/h) carries the label of your *1× RTX4090*. It &lt;landed&gt; late." in text
+        assert what in text
 
 
 async def test_owner_and_thread_are_told(stage: Stage) -> None:
@@ -87,8 +98,8 @@ async def test_owner_and_thread_are_told(stage: Stage) -> None:
     told = [all_text(message) for message in stage.ws.channel_messages()]
     assert any("is being ended. The cloud lost contact." in text for text in told)
     async with stage.ctx.db.write() as tx:
-        await rows.stray(tx, StrayState.QUARANTINED, of=instance)
-    await tell(stage, NotificationKind.SESSION_INTERRUPTED, subject, "C0GPU")
+        stray = await rows.stray(tx, StrayState.QUARANTINED, of=instance)
+    await tell(stage, NotificationKind.SESSION_INTERRUPTED, f"{subject}/{stray.id}", "C0GPU")
     await stage.settle()
     assert any("taken for lost" in all_text(message) for message in stage.ws.channel_messages())
 
