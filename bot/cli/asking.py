@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,10 +15,11 @@ import yaml
 from bot import logs
 from bot.api.schemas import Page, RequestOut, RequestSummary, SessionOut
 from bot.cli.door import Door, spoken
-from bot.cli.screen import fail
+from bot.cli.screen import ask, fail
 from bot.cli.telling import show, tell
 from bot.cli.views import told_request, told_requests, told_session
 from bot.services.told import Told
+from ledger.values import short_id
 
 provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completion=False) for _ in range(4))
 
@@ -120,6 +122,8 @@ async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: boo
     if not wait:
         if as_json:
             show(made)
+        elif sys.stdout.isatty():
+            typer.echo(f"gpu-shopper request {short_id(str(made['request_id']))} shows how it goes on.")
         return None
     return await _until_it_runs(door, str(made["request_id"]), as_json=as_json)
 
@@ -131,11 +135,20 @@ async def _choose(door: Door, document: dict[str, Any]) -> dict[str, Any]:
     offers = {str(one["rank"]): str(one["offer_id"]) for one in planned["estimate"]["options"]}
     if not offers:
         return document
-    said = typer.prompt("Which one? A number, or Enter to leave it to the approver", default="", show_default=False)
+    said = chosen_of(offers, "Which one? A number, or Enter to leave it to the approver", "")
     if not said:
         return document
-    chosen = offers.get(str(said).strip(), str(said).strip())
+    chosen = offers.get(said, said)
     return {"words": f"{document['words']} offer={chosen}"} if "words" in document else {**document, "offer": chosen}
+
+
+def chosen_of(offers: Mapping[str, str], question: str, default: str) -> str:
+    """A number of `offers`, the id of an offer, or the default; asked until it is one."""
+    while True:
+        said = ask(question, default, show_default=bool(default))
+        if said == default or said in offers or ":" in said:
+            return said
+        typer.echo(f"Say one of {', '.join(offers)}, or the id of an offer, such as {next(iter(offers.values()))}.")
 
 
 async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
@@ -146,7 +159,7 @@ async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
         session = None
         if one.session_id:
             session = SessionOut.model_validate(await door.get(f"/sessions/{one.session_id}"))
-        now = f"session {session.state}" if session else f"request {one.state}"
+        now = f"session {session.state}" if session else f"request {one.state}{_for_whom(one)}"
         if now != told:
             typer.echo(now, err=True)
             told = now
@@ -157,6 +170,13 @@ async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
             show(one.model_dump(mode="json") if as_json else told_request(one))
             return 1
         await asyncio.sleep(POLL_S)
+
+
+def _for_whom(one: RequestOut) -> str:
+    if one.waiting is None:
+        return ""
+    named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups]) or "nobody: the policy names no approver"
+    return f", waits for {named}"
 
 
 @requests_app.command()

@@ -18,7 +18,7 @@ from dotenv import dotenv_values
 from bot import vault
 from bot.cli.asking import Json
 from bot.cli.door import KEY, URL
-from bot.cli.screen import BAD_SETTINGS, fail
+from bot.cli.screen import BAD_SETTINGS, ask, fail
 from bot.cli.telling import show
 from bot.services.told import TextTable, Told
 from providers.registry import REGISTRY
@@ -57,7 +57,7 @@ def set_(
     if value == "-":
         value = sys.stdin.readline()
     elif not value:
-        value = typer.prompt(f"{variable}", hide_input=True, err=True)
+        value = ask(variable, hidden=True)
     value = value.strip()
     if not value or not all(" " <= character <= "~" for character in value):
         fail(f"{variable} is one line of printable ASCII; copy it again.", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -60,11 +61,16 @@ def downgrade(
 
 
 @app.command()
-def current() -> None:
+def current(
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
     """Print the revision that the ledger is at, and the newest that this program knows."""
 
     async def step(db: Database) -> str:
-        return f"{await schema.current(db) or 'base'} (newest: {schema.newest()})"
+        at = await schema.current(db)
+        if as_json:
+            return json.dumps({"revision": at, "newest": schema.newest()})
+        return f"{at or 'base'} (newest: {schema.newest()})"
 
     _with_ledger(step)
 

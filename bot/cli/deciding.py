@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from bot.api.schemas import RequestOut
-from bot.cli.asking import Json, Named, plain_id
+from bot.cli.asking import Json, Named, chosen_of, plain_id
 from bot.cli.door import Door, Refusal, spoken
-from bot.cli.screen import fail
+from bot.cli.screen import ask, fail
 from bot.cli.telling import show, tell
 from bot.cli.views import told_request
 from bot.services.told import Told
@@ -50,7 +50,7 @@ async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any]
         except Refusal as refused:
             if not asks or refused.code not in AMOUNT:
                 raise
-            body["amount"] = typer.prompt(str(refused)).strip()
+            body["amount"] = ask(str(refused))
 
 
 def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
@@ -59,7 +59,7 @@ def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
         return offer or None
     by_rank = {str(option.rank): option.offer_id for option in one.options}
     if not offer and asks:
-        offer = str(typer.prompt("Which option? A number", default="1")).strip()
+        offer = chosen_of(by_rank, "Which option? A number", "1")
     if not offer:
         first = one.options[0]
         example = f"--offer {first.offer_id} (expected ${first.expected_usd.quantize(Decimal('0.01'))})"
@@ -75,7 +75,7 @@ def reject(
 ) -> None:
     """Reject a request, with a reason."""
     if not reason and sys.stdin.isatty() and not as_json:
-        reason = str(typer.prompt("Why? The requester reads it"))
+        reason = ask("Why? The requester reads it")
     done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -59,11 +60,16 @@ class Finding:
 @app.command()
 def doctor(
     offline: bool = typer.Option(False, "--offline", help="Only look at the settings; call nobody."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
     """Check the installation; exit 0 when the bot can be started, 1 when something has to be done first."""
     logs.configure(level="error", json=False)
     findings = asyncio.run(examine(offline=offline))
-    report(findings)
+    if as_json:
+        told = [{name: logs.redact(str(value)) for name, value in asdict(finding).items()} for finding in findings]
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        report(findings)
     if any(finding.grade is Grade.BAD for finding in findings):
         raise typer.Exit(1)
 

@@ -109,16 +109,19 @@ def audit(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="Each event as a line of JSON, then the newest seals.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what happened, in order, and check the seals. Ends with 1 when the journal was changed."""
     found = spoken(lambda door: door.get(f"/audit/{plain_id(subject)}"))
-    for event in found["events"]:
+    for event in () if as_json else found["events"]:
         moved = f"{event['before']} → {event['after']}" if event["before"] or event["after"] else ""
         at = event["at"].replace("T", " ")[:19]
         plain = f"{at} UTC  {event['kind']}  {moved}  {event['actor']}  {event['reason']}"
         typer.echo(json.dumps(event, ensure_ascii=False) if jsonl else logs.visible(plain))
     if jsonl:
         typer.echo(json.dumps({"heads": found["heads"]}))
+    if as_json:
+        show(found)
     if found["broken"]:
         fail(f"The journal was changed: {'; '.join(found['broken'])}.")
     typer.echo(f"{len(found['events'])} events, {found['sealed']} sealed, the chain is whole.", err=True)

@@ -30,9 +30,15 @@ def overview(ctx: typer.Context) -> None:
 
 
 @app.command()
-def show(name: str = typer.Argument(help="The cloud, such as runpod.")) -> None:
+def show(
+    name: str = typer.Argument(help="The cloud, such as runpod."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
     """Print one profile: what ends the meter, then the whole text."""
     found = _loaded(name)
+    if as_json:
+        typer.echo(found.front.model_dump_json(indent=2))
+        return
     typer.echo(f"{found.meter}\n\n{(profile.FOLDER / f'{name}.md').read_text(encoding='utf-8')}", nl=False)
 
 

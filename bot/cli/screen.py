@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from typing import Never
 
 import typer
@@ -11,9 +14,28 @@ from rich.console import Console
 UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
 
 
+#: Wider than any row: what is piped is not wrapped, so that each row is one line.
+ENDLESS = 10_000
+INTERRUPTED = 130
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console: rich on a terminal, plain when piped; colours off when NO_COLOR is set."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+    piped = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=ENDLESS if piped else None)
+
+
+def ask(question: str, default: str | None = None, *, show_default: bool = True, hidden: bool = False) -> str:
+    """What the person at the terminal types. Ctrl-C and Ctrl-D end the program, also while a loop runs around it."""
+    # The loop's own handler only notes the key, and would wait for the answer.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        said = typer.prompt(question, default=default, show_default=show_default, hide_input=hidden, err=hidden)
+        return str(said).strip()
+    except typer.Abort:
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def fail(sentence: str, code: int = 1) -> Never:
