@@ -141,6 +141,16 @@ class AgentOut(Out):
     cost_to_finish_usd: Decimal | None = None
 
 
+class Terms(Out):
+    """What holds for a session: what was approved with its machine (extensions add to it), and what may end it early."""
+
+    price_cap_usd_h: Decimal | None
+    total_cap_usd: Decimal | None
+    replacements_left: int
+    ends_when_silent: bool
+    ends_when_idle: bool
+
+
 class SessionOut(Out):
     """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end."""
 
@@ -167,6 +177,7 @@ class SessionOut(Out):
     #: Why its end, which is ordered, waits for a checkpoint.
     end_waits_because: str = ""
     agent: AgentOut | None = None
+    policy: Terms | None = None
     ssh: Ssh | None
 
 

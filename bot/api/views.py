@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.schemas import AgentOut, ApprovalOut, OptionOut, RequestOut, RequestSummary, SessionOut, Ssh, Waiting
+from bot.api.schemas import (
+    AgentOut,
+    ApprovalOut,
+    OptionOut,
+    RequestOut,
+    RequestSummary,
+    SessionOut,
+    Ssh,
+    Terms,
+    Waiting,
+)
 from bot.rules.authority import asked, is_slack_group
 from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
@@ -105,7 +115,18 @@ def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -
         ends_early_because=(session.cut_reason or "") if live else "",
         end_waits_because=(row.gate_note or "") if row is not None and row.gate in WAITS else "",
         agent=_agent(view, now) if live else None,
+        policy=_terms(ctx, view) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
+    )
+
+
+def _terms(ctx: Context, view: SessionView) -> Terms:
+    return Terms(
+        price_cap_usd_h=view.grant.price_cap_usd_h if view.grant else None,
+        total_cap_usd=view.grant.total_cap_usd if view.grant else None,
+        replacements_left=view.session.replacements_left,
+        ends_when_silent=ctx.policy.end_when_silent,
+        ends_when_idle=ctx.policy.end_when_idle,
     )
 
 

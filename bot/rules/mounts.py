@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
+#: What a job ends with whose files cannot be fetched for want of a tool, as sysexits.h has it.
+UNAVAILABLE = 69
 #: Scheme → the command that fetches a source to a path; the tool must be in the image.
 _FETCH = {
     "https": "curl -fsSL --retry 3 -o {path} {source}",
@@ -34,4 +36,10 @@ def _step(path: str, source: str) -> str:
         raise BadMount(f"{source[:80]!r} is not a source; write it like s3://bucket/data or https://example.com/a.tar.")
     folder = path.rpartition("/")[0] or "/" if found[1] == "https" else path
     fetch = _FETCH[found[1]].format(path=shlex.quote(path), source=shlex.quote(source))
-    return f"mkdir -p {shlex.quote(folder)} && {fetch}"
+    return f"{_needs(fetch.split()[0], found[1])} && mkdir -p {shlex.quote(folder)} && {fetch}"
+
+
+def _needs(tool: str, scheme: str) -> str:
+    """Ends the job with a sentence where the image lacks a tool, as some clouds' own images do."""
+    lacks = f"echo 'file_mounts: this image has no {tool}, which {scheme}:// needs' >&2; exit {UNAVAILABLE}"
+    return f"{{ command -v {tool} >/dev/null || {{ {lacks}; }}; }}"

@@ -106,6 +106,17 @@ async def test_the_stream_over_http(sqlite_door: Door) -> None:
                 await asyncio.sleep(0)
             told = reading.result()
             assert (told["kind"], told["subject"], told["actor"]) == ("request.made", request_id, "consumer:atlas")
+            # Another process, as after a restart, goes on behind the last event that was heard.
+            again = {**headers, "Last-Event-ID": told["id"]}
+            async with (
+                serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as restarted,
+                http.stream("GET", f"{restarted}/api/v1/events", headers=again) as resumed,
+            ):
+                reading = asyncio.create_task(_first(resumed.aiter_lines(), but=told["id"]))
+                while not reading.done():
+                    w.clock.advance(1)
+                    await asyncio.sleep(0)
+                assert (reading.result()["kind"], reading.result()["before"]) == ("request.moved", "quoting")
             # A revoked key hears nothing more: its stream ends.
             await consumers.revoke(w.ctx.db, atlas.split("_")[1], ADA, w.clock.now())
             rest = asyncio.create_task(_rest(lines))
@@ -115,11 +126,10 @@ async def test_the_stream_over_http(sqlite_door: Door) -> None:
             assert (await http.get("/api/v1/events", headers=headers)).status_code == 401
 
 
-async def _first(lines: Any) -> dict[str, Any]:
+async def _first(lines: Any, but: str = "") -> dict[str, Any]:
     async for line in lines:
-        if line.startswith("data: "):
-            found: dict[str, Any] = json.loads(line.removeprefix("data: "))
-            return found
+        if line.startswith("data: ") and (found := json.loads(line.removeprefix("data: ")))["id"] != but:
+            return dict(found)
     raise AssertionError("the stream ended")
 
 

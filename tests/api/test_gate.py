@@ -170,7 +170,7 @@ async def test_the_same_call_twice_does_it_once(door: Door) -> None:
 async def test_pages_hold_everything_once(door: Door) -> None:
     key = await door.key("operator:ben")
     ids = []
-    for _ in range(5):
+    for _ in range(4):
         ids.append(await door.asked(key))
         door.w.clock.advance(1)
     found: list[str] = []
@@ -180,6 +180,10 @@ async def test_pages_hold_everything_once(door: Door) -> None:
         found += [one["id"] for one in page["items"]]
         if page["next_cursor"] is None:
             break
+        # What comes in meanwhile is on a page before, and moves nothing.
+        if len(found) == 2:
+            door.w.clock.advance(1)
+            await door.asked(key)
         path = f"/requests?limit=2&cursor={page['next_cursor']}"
     assert found == ids[::-1]
     assert (await door.call("GET", "/requests?waiting=true&limit=100", key)).json()["next_cursor"] is None

@@ -52,6 +52,9 @@ async def test_the_walk_by_rest_alone(db: Database, clock: SteppedClock) -> None
             (session,) = (await door.call("GET", "/sessions", atlas)).json()["items"]
             assert (session["state"], session["owner"]) == ("running", "consumer:atlas")
             assert session["ssh"]["command"].startswith("ssh ")
+            (grant,) = (await w.books()).grants
+            assert Decimal(session["policy"]["total_cap_usd"]) == grant.total_cap_usd
+            assert Decimal(session["policy"]["price_cap_usd_h"]) == grant.price_cap_usd_h
             assert (await door.call("GET", f"/sessions/{session['id']}", ben)).json()["ssh"] is None
             ended = await door.call("DELETE", f"/sessions/{session['id']}", atlas)
             assert (ended.status_code, ended.json()["code"]) == (202, "terminating")

@@ -155,7 +155,7 @@ async def api(seconds: float) -> None:
 
 async def replicas(seconds: float) -> None:
     """The same on two replicas, of which one is killed."""
-    print("\nREST on PostgreSQL: two replicas, then one of them is killed -9")
+    print(f"\nREST on PostgreSQL: two replicas for {seconds:.0f} s, then as long while one of them is killed -9")
     for name, value, aim in await measure_replicas(seconds):
         _line(name, value, aim)
 
@@ -163,7 +163,7 @@ async def replicas(seconds: float) -> None:
 def main() -> None:
     """Run all parts, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of the load")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="length of each phase of a load")
     runs: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
         "market": market,
         "ranking": ranking,

@@ -85,7 +85,10 @@ async def measure(seconds: float) -> list[Line]:
 
 
 async def replicas(seconds: float) -> list[Line]:
-    """Two processes on one PostgreSQL: the same load, during which one of them is killed and its callers go on."""
+    """Two processes on one PostgreSQL: the same load, then again while one is killed and its callers go on.
+
+    Each of the two phases takes `seconds`.
+    """
     with tempfile.TemporaryDirectory() as name, postgres_template() as template:
         async with template.clone() as url:
             folder = Path(name)
@@ -95,11 +98,11 @@ async def replicas(seconds: float) -> list[Line]:
                 for port, make in makes.items():
                     await open_loop(port, RATE, WARM / RATE, make)
                 lost, kept = await asyncio.gather(
-                    open_loop(first.port, RATE / 2, seconds / 2, makes[first.port]),
-                    open_loop(second.port, RATE / 2, seconds / 2, makes[second.port]),
+                    open_loop(first.port, RATE / 2, seconds, makes[first.port]),
+                    open_loop(second.port, RATE / 2, seconds, makes[second.port]),
                 )
                 lines = [*told("two replicas, 50/s each, one", lost), *told("the other", kept)]
-                survived = await _killed(first, second, makes, seconds / 2)
+                survived = await _killed(first, second, makes, seconds)
                 lines += told("100/s over both, one killed -9 half way", survived)
     return lines
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from bot.rules import mounts
 from ledger.values import GpuConstraint, NetworkInTransaction, ProofKind, ProofOfEnd, transaction_open
 from providers.base import InstanceStatus, NotSeen, Provider, Stock
 from providers.clouds.kaggle.runs import push_body, script
@@ -252,6 +255,27 @@ def test_the_program_runs_the_commands_with_their_environment() -> None:
     done = run_script(text)
 
     assert (done.stdout, done.returncode) == (f"{SECRET}\n", 3)
+
+
+def test_the_program_fetches_its_files_first_or_says_what_the_image_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, data = tmp_path / "bin", tmp_path / "data"
+    tools.mkdir()
+    for name in ("bash", "mkdir", "cat"):
+        (tools / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(tools))
+    run = mounts.before({str(data): "s3://bucket/data"}, f"cat {data}/a.txt")
+    assert run is not None
+    text = script(spec(onstart=run), START.replace(year=2100))
+    lacking = run_script(text)
+    assert (lacking.stdout, lacking.returncode) == ("", 69)
+    assert lacking.stderr == "file_mounts: this image has no aws, which s3:// needs\n"
+
+    (tools / "aws").write_text(f'#!/bin/sh\necho "$5 $6" > {data}/a.txt\n')
+    (tools / "aws").chmod(0o755)
+    done = run_script(text)
+    assert (done.stdout, done.returncode) == (f"s3://bucket/data {data}\n", 0)
 
 
 def test_a_program_that_waited_too_long_in_the_queue_does_nothing() -> None:

@@ -55,6 +55,9 @@ SAME: list[tuple[str, str]] = [
         "provision model=7B tokens=2B seq=2048 batch=512 checkpointing=yes workload=training",
     ),
     ("{offer: 'vast:123', hours: 3}", "provision offer=vast:123 hours=3"),
+    ("{resources: {gpu: 'A100:2-4'}, hours: 2}", "provision gpu=A100 count=2-4 2h"),
+    ("{resources: {gpu: 'A100:4+'}, hours: 2}", "provision gpu=A100 count=4-16 2h"),
+    ("{resources: {gpu: {name: A100, memory: 40-80GB}}, hours: 2}", "provision gpu=A100 memory=40-80GB 2h"),
 ]
 
 
@@ -129,7 +132,7 @@ def test_a_plan_needs_no_gpu() -> None:
 def test_files_are_fetched_before_the_command() -> None:
     job = read({"resources": {"gpu": "4090"}, "hours": 2, "run": "python a.py", "file_mounts": {"/data": "s3://b/d"}})
     assert job.run is not None
-    assert job.run.startswith("mkdir -p /data && aws s3 cp")
+    assert "mkdir -p /data && aws s3 cp" in job.run
     assert "python a.py" in job.run
     with pytest.raises(BadJob, match="is not a source") as refused:
         read({"resources": {"gpu": "4090"}, "hours": 2, "file_mounts": {"/data": "/etc"}})
