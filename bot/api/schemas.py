@@ -142,7 +142,7 @@ class AgentOut(Out):
 
 
 class Terms(Out):
-    """What holds for a session: what was approved with its machine (extensions add to it), and what may end it early."""
+    """What holds for a session: what was approved with its machine (extensions add to it), what may end it early."""
 
     price_cap_usd_h: Decimal | None
     total_cap_usd: Decimal | None
