@@ -168,11 +168,6 @@ def _amounts(total: Span) -> str:
 # ── what a success costs ─────────────────────────────────────────────────────────────────────────
 
 
-#: The codes of ends that say how the work went: what an owner said, or what a batch run reported of itself.
-WENT_WELL = frozenset({"completed", "run_completed"})
-WENT_WRONG = frozenset({"work_failed", "run_failed", "run_timeout"})
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """One finished job: what it cost in all, and whether its owner called it a success."""

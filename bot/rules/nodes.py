@@ -13,6 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from bot.rules.end_codes import COMPLETED, IDLE, NO_HEARTBEAT, WORK_FAILED
 from bot.rules.policy import Policy
 from bot.rules.wording import hours, plural
 from ledger.states import SessionState
@@ -176,13 +177,13 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
         if found.work is Work.FAILED:
-            return Cut("work_failed", found.work_over_at, "Its job ended with an error.", policy.done_grace_s)
-        return Cut("completed", found.work_over_at, "Its job is done.", policy.done_grace_s)
+            return Cut(WORK_FAILED, found.work_over_at, "Its job ended with an error.", policy.done_grace_s)
+        return Cut(COMPLETED, found.work_over_at, "Its job is done.", policy.done_grace_s)
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
     if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
         said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
-        return Cut("no_heartbeat", quiet_from, said, policy.silent_grace_s)
+        return Cut(NO_HEARTBEAT, quiet_from, said, policy.silent_grace_s)
     if policy.end_when_idle and found.idle_since is not None:
         idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
         if now - idle_from >= timedelta(seconds=most_s):
@@ -190,7 +191,7 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
                 f"No GPU of it did more than {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC; "
                 f"{hours(Decimal(most_s) / 3600)} is the limit for {watched.workload or 'its work'}."
             )
-            return Cut("idle", idle_from, said, policy.idle_grace_s)
+            return Cut(IDLE, idle_from, said, policy.idle_grace_s)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from bot.rules.end_codes import WRONG_GPUS
 from providers.base import InstanceStatus
 from providers.gpus import GPUS
 
@@ -16,7 +17,6 @@ class Trouble(NamedTuple):
     sentence: str
 
 
-WRONG_GPUS = "wrong_gpus"
 _ERROR = Trouble("broken", "The cloud reports that the instance failed.")
 _OFFLINE = Trouble("broken", "The cloud lost contact with the machine.")
 _OUTBID = Trouble("outbid", "The cloud stopped the spot instance, as it may when somebody pays more for its GPU.")

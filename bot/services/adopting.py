@@ -147,7 +147,7 @@ async def _write(
     sent = {"sent_at": now, "due_at": None}
     await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
-    await accrue_stray(tx, stray, now)
+    await accrue_stray(tx, stray, now, session.id)
     await amend(tx, Stray, stray.id, version=stray.version, instance_id=row.id, reason=command.reason)
     over = {"ended_at": now}
     await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=actor, reason="It is adopted.", values=over)

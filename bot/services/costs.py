@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.budget import Period, begins
-from bot.rules.completion import WENT_WELL, WENT_WRONG, Outcome, SuccessCost, cost_per_success
+from bot.rules.completion import Outcome, SuccessCost, cost_per_success
+from bot.rules.end_codes import WENT_WELL, WENT_WRONG
 from bot.services import access
 from bot.services.context import Context
 from ledger.spans import after, begin

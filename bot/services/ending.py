@@ -64,17 +64,20 @@ async def terminate_due(ctx: Context) -> int:
     held = await claim(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
     )
-    await asyncio.gather(*(alone(ctx, one.row_id, "the end", _terminate(ctx, one), None) for one in held))
+    recovering = bool(held) and await recovery.now_on(ctx.db)
+    await asyncio.gather(
+        *(alone(ctx, one.row_id, "the end", _terminate(ctx, one, recovering=recovering), None) for one in held)
+    )
     if held:
         ctx.hints.sweep.set()
     return len(held)
 
 
-async def _terminate(ctx: Context, held: Claim) -> None:
+async def _terminate(ctx: Context, held: Claim, *, recovering: bool) -> None:
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
-        held_until = now + recovery.HOLD if await recovery.is_on(tx) else await interrupting.told_by(tx, row, now)
+        held_until = now + recovery.HOLD if recovering else await interrupting.told_by(tx, row, now)
     held_until = held_until or await gating.held_until(ctx, row, now)
     if held_until is not None:
         async with ctx.db.write() as tx:

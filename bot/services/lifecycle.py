@@ -51,7 +51,6 @@ class _Work:
     session: Session
     grant: GrantRow
     keys: tuple[str, ...]
-    recovering: bool
 
     @property
     def job(self) -> JobRequest:
@@ -63,11 +62,14 @@ async def send_due(ctx: Context) -> int:
     states = {InstanceState.READY, InstanceState.SENDING}
     lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
-    await asyncio.gather(*(alone(ctx, one.row_id, "the create", _send(ctx, one), None) for one in held))
+    recovering = bool(held) and await recovery.now_on(ctx.db)
+    await asyncio.gather(
+        *(alone(ctx, one.row_id, "the create", _send(ctx, one, recovering=recovering), None) for one in held)
+    )
     return len(held)
 
 
-async def _send(ctx: Context, held: Claim) -> None:
+async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
     work = await _load(ctx, held.row_id)
     provider = ctx.providers.get(work.instance.cloud)
     try:
@@ -77,7 +79,7 @@ async def _send(ctx: Context, held: Claim) -> None:
             async with ctx.db.write() as tx:
                 await asking.withdraw_ready(tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM)
                 await settle(ctx, tx, work.session.id, ctx.clock.now())
-        elif work.recovering:
+        elif recovering:
             async with ctx.db.write() as tx:
                 await release(tx, Instance, held, due_at=ctx.clock.now() + recovery.HOLD)
         elif provider is None or provider.account != work.instance.account:
@@ -104,7 +106,6 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
             session,
             await tx.get_one(GrantRow, instance.grant_id),
             (key,) if key else (),
-            await recovery.is_on(tx),
         )
 
 

@@ -150,8 +150,8 @@ def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | Non
     return row.unbilled_at if blind else None
 
 
-async def accrue_stray(tx: Tx, stray: Stray, until: datetime) -> None:
-    """A stray's cost is ours too, and is shown as a loss; booked once, at its end."""
+async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | None = None) -> None:
+    """A stray's cost is ours too: a loss that is booked once, at its end, and under the session that it becomes."""
     start = stray.billing_from or stray.first_seen_at
     for piece in pieces(start, until, stray.price_usd_h, BillingRule(), final=True):
         await book(
@@ -162,6 +162,7 @@ async def accrue_stray(tx: Tx, stray: Stray, until: datetime) -> None:
             credit=f"payable:{stray.cloud}:{stray.account}",
             amount_usd=piece.amount_usd,
             at=piece.until,
+            session_id=session_id,
             instance_id=stray.instance_id,
             component="stray",
         )

@@ -28,6 +28,12 @@ async def is_on(tx: Tx) -> bool:
     return bool(await waiting_strays(tx))
 
 
+async def now_on(db: Database) -> bool:
+    """The same from a read of its own: once for all rows of a pass."""
+    async with db.read() as tx:
+        return await is_on(tx)
+
+
 async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destination: str) -> None:
     """One more page for each pause that has passed since it was first seen; each is a message of its own."""
     number = int((now - stray.first_seen_at).total_seconds() // pause_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from bot.rules.end_codes import COMPLETED, WORK_FAILED
 from bot.rules.switching import Order
 from bot.services import access, holding, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
@@ -62,7 +63,7 @@ async def done(ctx: Context, command: Done) -> Reply:
     if command.preserve:
         return await _preserve(ctx, command)
     sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
-    return await _end(ctx, command, "completed" if command.succeeded else "work_failed", sentence)
+    return await _end(ctx, command, COMPLETED if command.succeeded else WORK_FAILED, sentence)
 
 
 async def _preserve(ctx: Context, command: Done) -> Reply:

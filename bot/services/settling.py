@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules import end_codes
 from bot.rules.billed import bills_gpu
 from bot.rules.spend import billed_rate
 from bot.services import asking, interrupting, warning
@@ -168,7 +169,7 @@ async def gone(
     await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
-    code, sentence = outcome or (("lost", LOST) if lost else (row.outcome_code, row.outcome))
+    code, sentence = outcome or ((end_codes.LOST, LOST) if lost else (row.outcome_code, row.outcome))
     await move(
         tx,
         Instance,
@@ -189,7 +190,7 @@ async def gone(
             "claim_until": None,
         },
     )
-    if code == "lost":
+    if code == end_codes.LOST:
         await interrupting.tell(tx, row, now)
     await settle(ctx, tx, row.session_id, now)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from bot.rules.end_codes import NO_HEARTBEAT
 from bot.rules.nodes import Cut, Watched, cut, deaf
 from bot.services import access, recovery, warning
 from bot.services.checkins import heard_of
@@ -66,7 +67,7 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
         ready_at = session.ready_at or session.created_at
         watched = Watched(request.job.get("workload", ""), ready_at, listening_at, session.spared_until)
         found = cut(ctx.policy, heard_of(node), watched, now)
-        if found is not None and found.code == "no_heartbeat" and is_deaf:
+        if found is not None and found.code == NO_HEARTBEAT and is_deaf:
             found = None
         if session.cut_at is not None and (found is None or found.code != session.cut_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)

@@ -9,7 +9,7 @@ import pytest
 from bot.practice import messages
 from bot.practice.model import Message
 from bot.practice.reader import all_text, button_texts, buttons
-from bot.services import outbox, requests
+from bot.services import digests, outbox, requests
 from bot.services.ports import Delivered, Messenger
 from ledger.models import Notification
 from ledger.states import NotificationKind, NotificationState
@@ -82,6 +82,21 @@ async def test_a_crash_before_the_post_loses_nothing(stage: Stage) -> None:
 class _Dead:
     async def deliver(self, notification: Notification) -> Delivered:
         raise Crash
+
+
+async def test_a_digest_whose_process_is_killed_while_it_is_posted_is_shown_once(stage: Stage) -> None:
+    await stage.replaced(digest_channel="C0GPU", digest_weekly="")
+    message = await stage.ask()
+    await stage.click("bob", message, stage.approve_button(message))
+    stage.w.clock.advance(86_400)
+    await stage.settle()
+    assert await digests.digest_due(stage.ctx) == 1
+    with pytest.raises(Crash):
+        await outbox.deliver_due(stage.ctx, Crashing(stage.door.messenger))
+    await stage.restart(stage.ctx)
+    assert await digests.digest_due(stage.ctx) == 0
+    await stage.w.run(stage.ctx.timing.claim_ttl_s + 1, stage.ctx.timing.claim_ttl_s + 1)
+    assert len([m for m in stage.ws.channel_messages() if "GPU costs of" in all_text(m)]) == 1
 
 
 async def test_a_lost_answer_shows_nothing_twice(stage: Stage) -> None:

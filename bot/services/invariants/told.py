@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.end_codes import EARLY, LOST
 from bot.services.invariants.world import Violation
 from ledger.audit import Books
 from ledger.models import Event, Instance
@@ -13,8 +14,6 @@ from ledger.values import SYSTEM
 
 #: Longer than any cloud's W, and than the time until a failing step is told.
 UNCLEAR_FOR = timedelta(minutes=30)
-#: Codes of ends by the word of a machine's agent.
-EARLY = frozenset({"no_heartbeat", "idle", "completed", "work_failed"})
 SCHEDULER = "system:scheduler"
 OVER = frozenset({SessionState.TERMINATING, SessionState.TERMINATED})
 
@@ -38,7 +37,7 @@ def _interruptions(books: Books) -> list[Violation]:
     for row in books.instances:
         ordered_at = moments.get(row.id) if row.outcome_code != end_codes.get(row.session_id) else None
         said_at = at.get((f"{row.session_id}/{row.id}", channels.get(row.request_id, "")))
-        lost = row.outcome_code == "lost" and said_at is None
+        lost = row.outcome_code == LOST and said_at is None
         if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
             found.append(Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told"))
     return found
@@ -69,7 +68,7 @@ def _returned(books: Books) -> list[Violation]:
     """What was lost without anybody's order and is listed again is nobody's to end while its approved time runs."""
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
-    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != "lost"}
+    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != LOST}
     condemned = {
         event.subject: event.at
         for event in books.events

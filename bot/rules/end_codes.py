@@ -1,0 +1,26 @@
+"""The codes of ends that more than one part of the program speaks of: one home, so that they stay the same words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: What an owner said of their work, or what a job said of itself.
+COMPLETED: Final = "completed"
+WORK_FAILED: Final = "work_failed"
+#: What a batch run reported of itself.
+RUN_COMPLETED: Final = "run_completed"
+RUN_FAILED: Final = "run_failed"
+RUN_TIMEOUT: Final = "run_timeout"
+#: By the word of a machine's agent, or for lack of it.
+NO_HEARTBEAT: Final = "no_heartbeat"
+IDLE: Final = "idle"
+#: Nobody here ended it.
+LOST: Final = "lost"
+#: It has other GPUs than were approved.
+WRONG_GPUS: Final = "wrong_gpus"
+
+#: Ends that say how the work went.
+WENT_WELL: Final = frozenset({COMPLETED, RUN_COMPLETED})
+WENT_WRONG: Final = frozenset({WORK_FAILED, RUN_FAILED, RUN_TIMEOUT})
+#: Ends before the approved one, which are announced with a grace.
+EARLY: Final = frozenset({NO_HEARTBEAT, IDLE, COMPLETED, WORK_FAILED})
