@@ -7,7 +7,7 @@ from typing import Final
 #: What an owner said of their work, or what a job said of itself.
 COMPLETED: Final = "completed"
 WORK_FAILED: Final = "work_failed"
-#: What a batch run reported of itself.
+#: What a batch run reported of itself; its verdicts say these words where the page of error codes is made from.
 RUN_COMPLETED: Final = "run_completed"
 RUN_FAILED: Final = "run_failed"
 RUN_TIMEOUT: Final = "run_timeout"

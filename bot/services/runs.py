@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
-from bot.rules.end_codes import RUN_COMPLETED, RUN_FAILED, RUN_TIMEOUT
 from bot.services.context import Context
 from bot.services.settling import adopt, gone
 from ledger.models import GrantRow, Instance, Session
@@ -83,7 +82,7 @@ async def _close(
 
 def _verdict(row: Instance, item: ObservedInstance | None) -> RunVerdict:
     if item is None:
-        return RunVerdict(RUN_TIMEOUT, BY_TIMEOUT)
+        return RunVerdict("run_timeout", BY_TIMEOUT)
     if item.succeeded:
-        return RunVerdict(RUN_COMPLETED, f"The run at {row.cloud} completed.")
-    return RunVerdict(RUN_FAILED, f"The run at {row.cloud} did not complete ({item.status_text or item.status}).")
+        return RunVerdict("run_completed", f"The run at {row.cloud} completed.")
+    return RunVerdict("run_failed", f"The run at {row.cloud} did not complete ({item.status_text or item.status}).")
