@@ -155,7 +155,12 @@ def bounds(ctx: Context, row: Instance) -> tuple[Decimal, Decimal] | None:
     from_create = rule.starts is BillingStart.CREATE and not derived
     ran_at = row.sent_at if from_create else row.reachable_at or (None if derived else row.billing_from)
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
-    least, most = between(row.sent_at, ran_at, row.terminate_asked_at, row.ended_at, gpu_usd_h, rule)
+    asked_at = row.terminate_asked_at
+    if row.trouble_at is not None:
+        # What fails may be billed no further from the moment that it does, which is after the last look before.
+        failed_at = row.trouble_at - timedelta(seconds=ctx.timing.sweep_s)
+        asked_at = min(asked_at or failed_at, failed_at)
+    least, most = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
     disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)
     return least + disk, most + disk
 

@@ -108,8 +108,10 @@ UNCONFIRMED = (("lambda", "billed_from_active"), ("tensordock", "stop_releases")
 class Injector:
     """Injects the table. What it did is counted in the month's `injected`; the sandboxes count what they were told."""
 
-    def __init__(self, month: Month) -> None:
+    def __init__(self, month: Month, times: float = 1.0) -> None:
         self._month = month
+        #: How many times as often as the table says what befalls creates and machines happens.
+        self._times = times
         #: The machines that were disturbed, as (cloud, ref), with what was done to them.
         self.disturbed: dict[tuple[str, str], list[str]] = {}
         #: Which unconfirmed rules hold this month.
@@ -221,16 +223,17 @@ class Injector:
         for cloud, name in self.rules:
             engine.faults.arm(cloud, name, None)
         self._month.board.down = False
+        engine.timing = replace(engine.timing, charges_lag_s=BILL_LAG_S[0])
 
     def _moments(self, start: datetime, end: datetime, a_day: float) -> list[datetime]:
         """A Poisson number of moments."""
         found, at = [], start
-        while (at := at + timedelta(days=self._month.random.expovariate(a_day))) < end:
+        while (at := at + timedelta(days=self._month.random.expovariate(a_day * self._times))) < end:
             found.append(at)
         return found
 
     def _happens(self, percent: float) -> bool:
-        return self._month.random.uniform(0, 100) < percent
+        return self._month.random.uniform(0, 100) < percent * self._times
 
     def _count(self, where: str, what: str) -> None:
         self._month.injected[where, what] += 1

@@ -9,7 +9,7 @@ from functools import partial
 
 from bot.services.commands import Reply
 from ledger.states import RequestState, SessionState
-from ledger.values import Actor
+from ledger.values import Actor, SpotPolicy
 from tests.e2e.month.board import Shown
 from tests.e2e.month.faults import Injector
 from tests.e2e.month.shares import SHARE
@@ -18,6 +18,8 @@ from tests.support.world import BOB
 
 OWNERS = tuple(f"UOWNER{number}" for number in range(8))
 HOURS = (1, 1, 1, 2, 2, 2, 3, 4, 6, 8, 12)
+#: The share of what is asked of Vast.ai that is to be a spot machine.
+SPOT = 0.2
 #: What owners do with a machine that is ready, and how often of 100.
 HABITS = {"forget": 45, "end": 30, "extend": 15, "done": 5, "idle": 5}
 
@@ -64,7 +66,9 @@ class People:
         self.injector.before_create(cloud)
         hands = self.month.hands
         hands.asked = len(self.stories)
-        reply = await hands.ask(slack(random.choice(OWNERS)), candidates=(cloud,), hours=Decimal(hours))
+        spot = SpotPolicy.YES if cloud == "vast" and random.random() < SPOT else SpotPolicy.NO
+        owner = slack(random.choice(OWNERS))
+        reply = await hands.ask(owner, candidates=(cloud,), hours=Decimal(hours), spot=spot)
         if not reply.ok:
             self.unexpected.append(f"ask {cloud}: {reply.code}")
             return

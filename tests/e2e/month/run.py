@@ -26,6 +26,8 @@ class Size:
     sessions_a_day: int = 40
     clouds: tuple[str, ...] = tuple(SHARE)
     hours_max: int = 12
+    #: How many times as often as its table says faults happen.
+    faults: float = 1.0
     drain: timedelta = DRAIN
 
 
@@ -33,7 +35,7 @@ async def play(db_url: str, seed: int, size: Size) -> tuple[Verdict, str]:
     """The verdict, and the table that people read."""
     with _quiet():
         async with month(db_url, seed, size.clouds) as town:
-            injector = Injector(town)
+            injector = Injector(town, size.faults)
             people = People(town, injector, size.hours_max)
             town.board.on_shown = people.read
             injector.draw_rules()

@@ -19,6 +19,7 @@ from tests.e2e.month.faults import Injector
 from tests.e2e.month.people import People
 from tests.e2e.month.town import Month
 
+True_ = dict[tuple[str, str], TrueInstance]
 LATE = timedelta(minutes=5)
 #: Ends that people, the policy or the approval ordered.
 DUE_ENDS = frozenset(
@@ -50,6 +51,8 @@ class Verdict:
 
     lines: dict[str, Line]
     broken: list[str] = field(default_factory=list)
+    #: What explains sessions whose bill is far from what was booked, as far as rows and clouds tell.
+    notes: list[str] = field(default_factory=list)
 
 
 async def judge(month: Month, people: People, injector: Injector) -> Verdict:
@@ -66,7 +69,7 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     _ends(verdict, month, books, true.values())
     _kills(verdict, books, injector)
     _told(verdict, month, books)
-    _bills(verdict, month, books, true)
+    _bills(verdict, month, books, true, injector)
     for (cloud, _), number in (Counter(month.engine.faults.bitten) + month.injected).items():
         if cloud in verdict.lines:
             verdict.lines[cloud].faults += number
@@ -158,7 +161,7 @@ def _told(verdict: Verdict, month: Month, books: Books) -> None:
             pages[one.subject, one.text] = one.at
 
 
-def _bills(verdict: Verdict, month: Month, books: Books, true: dict[tuple[str, str], TrueInstance]) -> None:
+def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: Injector) -> None:
     """By session and by cloud: what was booked is what was billed, or is known to lie between two amounts."""
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
@@ -181,6 +184,9 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: dict[tuple[str, s
         sums[0], sums[1], sums[2], sums[3] = sums[0] + booked[key], sums[1] + bill, sums[2] + low, sums[3] + high
     for (cloud, session_id), (mine, bill, low, high) in sessions.items():
         line = verdict.lines[cloud]
+        if abs(mine - bill) > max(bill / 100, Decimal("0.05")):
+            verdict.notes += [f"{cloud} {session_id}: booked {mine:.4f} [{low:.4f}, {high:.4f}], billed {bill:.4f}"]
+            verdict.notes += [_story(row, true, injector) for *_, of, _, row in ours if of == session_id and row]
         line.ledger_usd += mine
         line.bill_usd += bill
         if low != high:
@@ -199,6 +205,22 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: dict[tuple[str, s
     verdict.broken += [
         f"unknown: {item.cloud} {item.ref} cost {item.total_usd:.4f}, and nobody saw it" for item in unseen
     ]
+
+
+def _story(row: Instance, true: True_, injector: Injector) -> str:
+    """One instance, as the ledger has it and as it was."""
+    names: tuple[str, ...] = ("id", "state", "outcome_code", "price_usd_h", "storage_usd_h", "sent_at", "live_at")
+    names += ("billing_from", "reachable_at", "unbilled_at", "billing_until")
+    names += ("terminate_asked_at", "terminate_acked_at", "ended_at")
+    told = ", ".join(f"{name} {_short(getattr(row, name))}" for name in names)
+    item = true.get((row.cloud, str(row.ref)))
+    real = f"gpu {item.gpu_s} s ${item.gpu_usd:.4f}, disk ${item.storage_usd:.4f}, " if item else "nothing"
+    real += f"{_short(item.created_at)} to {_short(item.ended_at)}" if item else ""
+    return f"  {told}; really {real}; {injector.disturbed.get((row.cloud, str(row.ref)), [])}"
+
+
+def _short(value: object) -> str:
+    return f"{value:%d %H:%M:%S}" if isinstance(value, datetime) else str(value)
 
 
 def table(verdict: Verdict, month: Month, injector: Injector) -> str:
