@@ -10,6 +10,7 @@ from bot.rules.metering import amount, so_far
 from bot.rules.reconcile import Line, between, corrections, is_late, is_whole
 from bot.rules.wording import usd
 from bot.services.context import Context
+from bot.services.metering import BLIND_SWEEPS
 from bot.services.paging import OPERATORS
 from ledger.bills import Account, account_of, accounts, corrected, keep_lines
 from ledger.events import announce_once, record
@@ -157,8 +158,8 @@ def bounds(ctx: Context, row: Instance) -> tuple[Decimal, Decimal] | None:
     gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
     asked_at = row.terminate_asked_at
     if row.trouble_at is not None:
-        # What fails may be billed no further from the moment that it does, which is after the last look before.
-        failed_at = row.trouble_at - timedelta(seconds=ctx.timing.sweep_s)
+        # What fails may be billed no further from the moment that it does: some time between two looks.
+        failed_at = row.trouble_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
         asked_at = min(asked_at or failed_at, failed_at)
     least, most = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
     disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)

@@ -20,8 +20,8 @@ from tests.support.tables import TABLE
 SEED = int(os.environ.get("MONTH_SEED", "7"))
 DAYS = float(os.environ.get("MONTH_DAYS", "30"))
 MEMORY = Path("/dev/shm")  # noqa: S108 # A folder with a name of its own is made in it.
-#: Part of an hour, as the first step towards a month: it must be cheap enough for every run of the suite.
-SMALL = Size(days=0.15, sessions_a_day=60, clouds=("vast", "lambda"), hours_max=1, drain=timedelta(hours=4))
+#: A few hours with four times the faults: cheap enough for every run of the suite.
+SMALL = Size(days=0.15, sessions_a_day=60, clouds=("vast", "lambda"), hours_max=1, drain=timedelta(hours=3), faults=4)
 
 
 @pytest.fixture

@@ -139,6 +139,9 @@ async def test_a_log_of_times_corrects_no_price_and_leaves_a_range(w: World, fro
     request_id = await w.running(candidates=("lambda",))
     w.clouds["lambda"].reprice("*", Decimal(2))  # What others pay from now on.
     w.clock.advance(1800)
+    if from_active:
+        w.clouds["lambda"].disturb(w.instances()[0].ref, "preempted")  # From now on it is billed no further.
+        w.clock.advance(240)
     await w.settle()
     await w.end(request_id)
     await w.run(150, 15)

@@ -81,6 +81,8 @@ WHILE_RUNNING = (
     WhileRunning("tensordock", "ghost", 1.0, "ghost_over", (120, 1800)),
     WhileRunning("kaggle", "fail", 2.0),
 )
+#: The disturbance that takes a machine out of every listing while it lives.
+HIDES = "ghost"
 #: Of 100 spot machines, how many are outbid, and when the bid wins again.
 OUTBID = WhileRunning("vast", "outbid_a", 25.0, "outbid_over", (120, 2400))
 #: Of 100 machines with an agent, how many fall silent for good while they work.
@@ -148,7 +150,10 @@ class Injector:
         self.disturbed.setdefault((one.cloud, ref), []).append(one.what)
         if one.undone_by:
             pause_s = self._month.random.uniform(*one.after_s)
-            self._month.after(pause_s, lambda: self._undo(one, ref))
+            self._month.after(pause_s, partial(self._undo, one, ref))
+            if one.what == HIDES:
+                stretch = (self._month.now, self._month.now + timedelta(seconds=pause_s))
+                self._month.hidden.setdefault((one.cloud, ref), []).append(stretch)
 
     async def _undo(self, one: WhileRunning, ref: str) -> None:
         cloud = self._month.clouds[one.cloud]

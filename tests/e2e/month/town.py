@@ -55,6 +55,8 @@ class Month:
     injected: Counter[tuple[str, str]] = field(default_factory=Counter)
     #: Stretches in which a cloud could not be reached.
     dark: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=dict)
+    #: Stretches in which a cloud showed an instance to nobody, by cloud and its id there.
+    hidden: dict[tuple[str, str], list[tuple[datetime, datetime]]] = field(default_factory=dict)
     #: Stretches in which no process ran.
     absent: list[tuple[datetime, datetime]] = field(default_factory=list)
     lives: int = 1

@@ -103,7 +103,7 @@ def _ends(verdict: Verdict, month: Month, books: Books, true: Iterable[TrueInsta
         if not month.life.ctx.providers[item.cloud].capabilities.terminate:
             continue  # Its pushed timeout is its end.
         end = _end_of(row, item, sessions[row.session_id].deadline)
-        over = (item.ended_at or month.now) - max(end, item.created_at) - _dark(month, item.cloud, end, item.ended_at)
+        over = (item.ended_at or month.now) - max(end, item.created_at) - _dark(month, item, end)
         if over > LATE:
             verdict.lines[item.cloud].late += 1
             verdict.broken.append(
@@ -120,11 +120,14 @@ def _end_of(row: Instance, item: TrueInstance, deadline: datetime | None) -> dat
     return min(ends, default=row.ended_at or item.created_at)
 
 
-def _dark(month: Month, cloud: str, since: datetime, until: datetime | None) -> timedelta:
-    """How long the cloud could not be reached, or nobody ran, between two moments."""
+def _dark(month: Month, item: TrueInstance, since: datetime) -> timedelta:
+    """How long, from then to its end, its cloud could not be reached or did not show it, or nobody ran."""
+    until = item.ended_at or month.now
+    stretches = sorted((*month.dark[item.cloud], *month.hidden.get((item.cloud, item.ref), []), *month.absent))
     found = timedelta(0)
-    for start, end in (*month.dark[cloud], *month.absent):
-        found += max(min(end, until or month.now) - max(start, since), timedelta(0))
+    for start, end in stretches:
+        found += max(min(end, until) - max(start, since), timedelta(0))
+        since = max(since, end)
     return found
 
 
@@ -171,7 +174,8 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
     sessions: defaultdict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
     ours: list[tuple[str, str, str, str, Instance | None]]
     ours = [(row.cloud, row.ref, row.session_id, row.id, row) for row in books.instances if row.ref]
-    ours += [(one.cloud, one.ref, one.instance_id or one.id, f"loss:{one.id}", None) for one in books.strays]
+    owners = {row.id: row.session_id for row in books.instances}
+    ours += [(x.cloud, x.ref, owners.get(x.instance_id or "", x.id), f"loss:{x.id}", None) for x in books.strays]
     seen: set[tuple[str, str]] = set()
     for cloud, ref, session_id, key, row in ours:
         item = true.get((cloud, ref))
