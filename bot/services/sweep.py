@@ -202,7 +202,8 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     wrong = used and trouble(item.status, spot=bool(row.offer.get("spot")), other=other)
     if wrong:
         seen["other_gpus"] = other
-    seen["trouble_at"] = (row.trouble_at or at) if wrong else None
+    if row.state is not InstanceState.TERMINATING:  # What was wrong before its end was ordered says what it cost.
+        seen["trouble_at"] = (row.trouble_at or at) if wrong else None
     seen |= billed_time(row, item, rule, at)
     if item.price_usd_h is not None and item.price_usd_h > row.price_usd_h and item.status is InstanceStatus.RUNNING:
         seen["price_usd_h"] = item.price_usd_h
