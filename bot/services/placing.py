@@ -66,7 +66,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
         state=GrantState.OPEN,
         price_cap_usd_h=used.price_cap_usd_h,
         total_cap_usd=remaining,
-        hours=str(Decimal(str((session.deadline - now) / timedelta(hours=1))).quantize(Decimal("0.0001"), ROUND_DOWN)),
+        hours=str(_hours_left(session.deadline - now, approval)),
         until=max(used.until, now + (used.until - used.created_at)),
         created_at=now,
     )
@@ -75,6 +75,12 @@ async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
     await asking.reserve(tx, grant, now)
     await granting.intend(ctx, tx, request, session_id, grant, option, now, rest_usd)
     return True
+
+
+def _hours_left(left: timedelta, approval: Approval) -> Decimal:
+    """What is left of the session, and at most what this approval gave: an extension has an approval of its own."""
+    hours = Decimal(str(left / timedelta(hours=1))).quantize(Decimal("0.0001"), ROUND_DOWN)
+    return min(hours, Decimal(approval.hours)) if approval.hours else hours
 
 
 async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tuple[Option | None, str]:

@@ -234,3 +234,16 @@ async def test_done_ends_the_session_and_says_how_it_went(w: World) -> None:
         ("completed", "The work is done, its owner says."),
         ("work_failed", "The work failed, its owner says."),
     }
+
+
+async def test_what_replaces_a_machine_of_an_extended_session_holds_the_hours_of_its_own_approval(w: World) -> None:
+    running = await w.running(candidates=("vast",))
+    asked_for = await w.more(running, "1")
+    assert (await w.decide(str(asked_for.data["request_id"]), BOB)).code == "approved"
+    before = await end(w)
+    (row,) = (await w.books()).instances
+    w.clouds["vast"].disturb(str(row.ref), "vanish")
+    await w.run(160, 20)
+    (grant,) = [one for one in (await w.books()).grants if one.kind == "replace"]
+    assert Decimal(grant.hours) == 2
+    assert await end(w) == before
