@@ -10,11 +10,13 @@ from decimal import Decimal
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.disks import open_disks
 from ledger.doors import Whose
 from ledger.locks import lock_family
 from ledger.lookups import current_quote, override_of, session_of
 from ledger.models import (
     Approval,
+    Disk,
     Event,
     GrantRow,
     Instance,
@@ -32,6 +34,7 @@ from ledger.states import (
     LIVE_SESSION,
     OPEN_INSTANCE,
     RequestState,
+    SessionState,
 )
 from ledger.values import bare_id
 
@@ -72,6 +75,8 @@ class SessionView:
     accrued_until: datetime | None
     #: The agent of that instance, where it was given a token.
     node: Node | None = None
+    #: Its disk, while its machine stands still.
+    disk: Disk | None = None
 
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
@@ -190,11 +195,13 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     )
     booked = {session_id: (total, until) for session_id, total, until in sums}
     agents = await nodes_of(tx, [row.id for row in newest.values()])
+    still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
+    disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
     found = []
     for s in sessions:
         row, (total, until) = newest.get(s.id), booked.get(s.id, (Decimal(0), None))
         node = agents.get(row.id) if row else None
-        found.append(SessionView(s, requests[s.request_id], row, grants.get(s.id), total, until, node))
+        found.append(SessionView(s, requests[s.request_id], row, grants.get(s.id), total, until, node, disks.get(s.id)))
     return found
 
 

@@ -151,6 +151,15 @@ class Terms(Out):
     ends_when_idle: bool
 
 
+class DiskOut(Out):
+    """The disk of a session whose machine stands still: what it costs, and when it is deleted."""
+
+    id: str
+    price_usd_h: Decimal
+    since: datetime
+    until: datetime
+
+
 class SessionOut(Out):
     """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end."""
 
@@ -176,6 +185,7 @@ class SessionOut(Out):
     ends_early_because: str = ""
     #: Why its end, which is ordered, waits for a checkpoint.
     end_waits_because: str = ""
+    disk: DiskOut | None = None
     agent: AgentOut | None = None
     policy: Terms | None = None
     ssh: Ssh | None

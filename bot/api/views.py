@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.api.schemas import (
     AgentOut,
     ApprovalOut,
+    DiskOut,
     OptionOut,
     RequestOut,
     RequestSummary,
@@ -114,6 +115,7 @@ def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -
         ends_early_at=session.cut_at if live else None,
         ends_early_because=(session.cut_reason or "") if live else "",
         end_waits_because=(row.gate_note or "") if row is not None and row.gate in WAITS else "",
+        disk=DiskOut.model_validate(view.disk) if view.disk is not None else None,
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,

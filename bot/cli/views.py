@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas import RequestOut, RequestSummary, SessionOut
-from bot.rules.wording import hours, rate, usd
+from bot.rules.wording import hours, kept, rate, usd
 from bot.services.told import TextTable, Told
 from ledger.values import short_id
 
@@ -97,6 +97,8 @@ def told_session(one: SessionOut) -> Told:
         said.append(f"It is ended {when(one.ends_early_at)}, before that: {one.ends_early_because}")
     if one.end_waits_because:
         said.append(f"Its end waits. {one.end_waits_because}")
+    if one.disk:
+        said.append(kept(one.disk.price_usd_h, one.disk.until))
     if one.agent:
         said.append(one.agent.line)
     if one.ssh:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
 _LARGEST = Decimal(10) ** 12
@@ -45,6 +46,12 @@ def hours(amount: Decimal) -> str:
     if 0 < amount < 1:
         return plural(_rounded(amount * 60, Decimal(1)), "minute")
     return plural(_rounded(amount, Decimal("0.01")), "hour")
+
+
+def kept(price_usd_h: Decimal, until: datetime) -> str:
+    """What every status says about a disk whose machine stands still, per hour and per month of 730 hours."""
+    month = usd(price_usd_h * 730)
+    return f"Its disk is kept for {rate(price_usd_h)} ({month} a month) and deleted {until:%Y-%m-%d %H:%M} UTC."
 
 
 def short_hours(amount: Decimal) -> str:

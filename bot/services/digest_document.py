@@ -48,6 +48,16 @@ class Found(_Strict):
     price_usd_h: Decimal
 
 
+class Kept(_Strict):
+    """A disk whose machine stands still."""
+
+    id: str
+    owner: str
+    cloud: str
+    price_usd_h: Decimal
+    until: datetime
+
+
 class DigestDocument(_Strict):
     """A day, or a week where `weekly`, from `first` to `last`; dollars, and the most important of each list.
 
@@ -78,3 +88,5 @@ class DigestDocument(_Strict):
     orphans_in_all: int
     anomalies: tuple[str, ...]
     unreconciled: tuple[str, ...] = ()
+    disks: tuple[Kept, ...] = ()
+    disks_in_all: int = 0

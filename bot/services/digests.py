@@ -24,8 +24,9 @@ from bot.rules.wording import usd
 from bot.services import budgets
 from bot.services.context import Context
 from bot.services.costs import shortened
-from bot.services.digest_document import DigestDocument, Ended, Found, Running, Shares
+from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Running, Shares
 from bot.services.reconciling import bounds, is_silent
+from ledger.disks import open_disks
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
 from ledger.reporting import Held, Over, any_before, gone_at, held, over, stops, strays_found
@@ -81,7 +82,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
     live, ended = await held(tx), await over(tx, window.since, window.until)
     stopped = await stops(tx, [*(one.id for one in live), *(one.id for one in ended)], window.until)
     strays = await strays_found(tx, window.since, window.until)
-    running = [one for one in live if one.cloud]
+    running, disks = [one for one in live if one.cloud], await open_disks(tx)
     return DigestDocument(
         weekly=weekly,
         first=window.first,
@@ -106,6 +107,11 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
             Found(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h) for one in strays[:LISTED]
         ),
         orphans_in_all=len(strays),
+        disks=tuple(
+            Kept(id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until)
+            for one in disks[:LISTED]
+        ),
+        disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
         anomalies=() if weekly else await _anomalies(tx, window, groups, by_day),
     )

@@ -33,13 +33,16 @@ LOOK, REST = timedelta(seconds=30), timedelta(minutes=10)
 #: Ends that a person ordered, knowing that the disk goes.
 ANSWERED = frozenset({"asked"})
 
+#: Why a disk is kept without a look at any checkpoint.
+PRESERVED = Verdict(False, "preserved", "Its owner asked to keep its disk.")
+
 log = logging.getLogger(__name__)
 
 
 async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """When to look again before an end that waits; None when nothing holds it."""
     provider = ctx.providers.get(row.cloud)
-    if ctx.checkpoints is None or provider is None or row.gate in BEHIND or row.outcome_code in ANSWERED:
+    if provider is None or row.gate in BEHIND or row.outcome_code in ANSWERED:
         return None
     able = provider.capabilities
     async with ctx.db.read() as tx:
@@ -48,9 +51,11 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         node = await node_of(tx, row.id)
     where = rules.place(request.job.get("checkpoint"))
     used = row.reachable_at is not None or session.ready_at is not None
-    if where is None or not able.terminate or not used:  # What nobody ever reached has nothing to save.
-        return None
-    verdict = await _look(ctx, where, node, now)
+    preserved = bool(session.preserve) and able.keeps_disk
+    where = None if ctx.checkpoints is None else where
+    if (where is None and not preserved) or not able.terminate or not used:
+        return None  # What nobody ever reached has nothing to save.
+    verdict = PRESERVED if preserved or where is None else await _look(ctx, where, node, now)
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
@@ -92,7 +97,8 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
         return False
     dear = await holding.too_dear(tx, row)
     if row.gate is None:
-        most = now if dear else await holding.held_most(ctx, tx, row, now, able)
+        # A machine that stands still saves nothing more.
+        most = now if dear or row.status == "stopped" else await holding.held_most(ctx, tx, row, now, able)
         await holding.authorize(tx, row, most, now)
         until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
         if until > now:
@@ -103,7 +109,7 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     await holding.reach_somebody(ctx, tx, row, now)
     if row.gate == SAVING and now < (row.gate_until or now) and not dear:
         return True
-    if ctx.policy.checkpoint_unverified == Unverified.DESTROY:
+    if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
         said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
         return await _give_up(ctx, tx, row, said, now)
     if dear and not able.keeps_disk:

@@ -33,6 +33,8 @@ TOO_DEAR = "billed_above_cap"
 KIND = NotificationKind.SESSION_HELD
 #: The message to those who are asked when the owner does not answer.
 ASKED = "asked"
+#: The message before the end of a disk that is kept alone.
+DISK = "disk"
 
 
 async def note(tx: Tx, row: Instance, gate: str, said: str, now: datetime, until: datetime) -> None:
@@ -139,7 +141,7 @@ async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> N
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
     """What was said before is not right any more: show it anew, without its buttons."""
-    for step in (SAVING, HELD, ASKED):
+    for step in (SAVING, HELD, ASKED, DISK):
         for told in await notifications_of(tx, KIND, subject_of(row, step)):
             await announce(tx, at=now, kind=KIND, subject=told.subject, destination=told.destination)
 

@@ -18,7 +18,7 @@ from ledger.moves import StaleMove
 from ledger.reads import RequestView, SessionView, pending_requests, request_view, resolve, session_view, session_views
 from ledger.states import NotificationKind, SessionState
 from ledger.values import Actor, ActorKind, short_id
-from ledger.writes import Tx
+from ledger.writes import Tx, amend
 from providers import profile
 
 
@@ -74,10 +74,12 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
     how = "The work is done" if command.succeeded else "The work failed"
     session_id, actor, now = str(reply.data["session_id"]), command.decider.actor, ctx.clock.now()
     async with ctx.db.write() as tx:
+        await amend(tx, Session, session_id, preserve=True)
         record(
             tx, at=now, actor=actor, subject=session_id, kind="session.work_over", reason=f"{how}; the disk is kept."
         )
-    return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence}")
+    longer = "Its disk stays after that too, up to 7 days, as long as what was approved and is left pays for it."
+    return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence} {longer}")
 
 
 async def _tell_owner(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime) -> None:
@@ -112,6 +114,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
                 return Reply(True, "released", said, data)
+            await amend(tx, Session, session.id, preserve=False)  # Whoever ends it now wants nothing kept.
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await _tell_owner(tx, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()

@@ -15,7 +15,7 @@ from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Tok
 from ledger.models.base import Base, Claimable
 from ledger.models.costing import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.doors import ApiAnswer, ApiKey, BudgetLimit, Consumer
-from ledger.models.holding import Instance, Session, Stray
+from ledger.models.holding import Disk, Instance, Session, Stray
 from ledger.models.nodes import Node
 from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
 from ledger.models.webhooks import Webhook, WebhookDelivery
@@ -30,6 +30,7 @@ __all__ = [
     "BudgetLimit",
     "Claimable",
     "Consumer",
+    "Disk",
     "EntrySeal",
     "Event",
     "ExternalCost",

@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
@@ -49,6 +49,8 @@ class Session(Claimable, Base):
     spared_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: The project that its costs count for; None in rows of older releases.
     label: Mapped[str | None] = mapped_column(SafeString(48))
+    #: Somebody asked to keep the disk after the work; None and false: it goes with the end.
+    preserve: Mapped[bool | None] = mapped_column(Boolean)
     gpu: Mapped[str] = mapped_column(SafeString(48), default="")
     gpu_count: Mapped[int] = mapped_column(Integer, default=1)
 
@@ -131,6 +133,36 @@ class Instance(Claimable, Base):
             postgresql_where=text(f"state IN ({_OPEN})"),
         ),
         Index("ix_instances_cloud_account_state", "cloud", "account", "state"),
+    )
+
+
+class Disk(Base):
+    """The disk of a machine that stands still, from the stop to its start or its end; nobody pays a GPU meanwhile."""
+
+    __tablename__ = "disks"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"))
+    owner: Mapped[str] = mapped_column(SafeString(96))
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    since: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: When it is deleted unless somebody answers.
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Whole hours whose surcharge over the running disk's rate is booked.
+    booked_h: Mapped[int] = mapped_column(Integer, default=0)
+
+    __table_args__ = (
+        Index(
+            "uq_disks_open",
+            "instance_id",
+            unique=True,
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
     )
 
 

@@ -88,6 +88,7 @@ async def tables(db: Database) -> set[str]:
 #: What the steps after the first one add.
 LATER = {
     "budget_limits",
+    "disks",
     "turns",
     "consumers",
     "api_keys",

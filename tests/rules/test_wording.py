@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
@@ -83,3 +84,10 @@ def test_typed_amounts(typed: str, amount: str | None) -> None:
 @pytest.mark.parametrize(("amount", "said"), [("6", "6h"), ("1.5", "90m"), ("6.00", "6h"), ("0.25", "15m")])
 def test_a_time_as_people_type_it(amount: str, said: str) -> None:
     assert wording.short_hours(Decimal(amount)) == said
+
+
+def test_a_kept_disk_is_said_with_its_price_and_its_end() -> None:
+    until = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
+    assert wording.kept(Decimal("0.01"), until) == (
+        "Its disk is kept for $0.010/h ($7.30 a month) and deleted 2026-03-09 12:00 UTC."
+    )

@@ -145,6 +145,12 @@ def _notes(found: DigestDocument) -> list[Block]:
     if found.saved_usd > 0:
         stood = f", {plural(found.stopped_in_all, 'machine')} stood still" if found.stopped_in_all else ""
         told.append(f":moneybag: *Saved* by ending early and by stops: {dollars(found.saved_usd)}{stood}.")
+    if found.disks_in_all:
+        each = ", ".join(
+            f"{code(short_id(one.id))} at {safe(one.cloud, 40)} for {rate(one.price_usd_h)} until {when(one.until)}"
+            for one in found.disks[:VALUES]
+        )
+        told.append(f":floppy_disk: *Disks kept* ({found.disks_in_all}): {each}")
     if found.orphans_in_all:
         each = ", ".join(
             f"{code(short_id(one.id))} at {safe(one.cloud, 30)} {rate(one.price_usd_h)}, {safe(one.state, 20)}"

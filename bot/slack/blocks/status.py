@@ -9,6 +9,7 @@ from bot.rules.authority import ANYBODY
 from bot.rules.deadlines import left, termination_policy
 from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
+from bot.rules.wording import kept
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.holding import WAITS
@@ -48,6 +49,8 @@ def status(
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
         if row is not None and row.gate in WAITS and row.gate_note:
             lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
+        if view.disk is not None:
+            lines.append(kept(view.disk.price_usd_h, view.disk.until))
         if view.session.state in owner.ENDABLE:
             agent = agent_view(view, now).line
             lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
