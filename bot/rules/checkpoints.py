@@ -19,6 +19,8 @@ _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
 _STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
+#: The cap must pay for this as well: from the order to the moment that the cloud bills no further.
+END_TAKES_S: Final = 60
 
 
 class Unverified(StrEnum):
@@ -149,8 +151,8 @@ def choice(policy: Policy, location: str | None) -> str:
 
 
 def hold_ends(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
-    """Until when what was approved pays for a machine that is held, and at most so long."""
+    """Until when what was approved pays for a machine that is held, its end included, and at most so long."""
     if rate_usd_h <= 0:
         return now + most
-    paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600
-    return now + timedelta(seconds=int(min(paid_s, most.total_seconds())))
+    paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600 - END_TAKES_S
+    return now + timedelta(seconds=int(min(max(paid_s, 0), most.total_seconds())))

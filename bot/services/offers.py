@@ -41,10 +41,14 @@ def estimate_from_json(data: Mapping[str, Any]) -> Estimate:
 
 def hold_hours(option: Option) -> Decimal:
     """For how long an option's GPU may be held at its end: time that is granted with it."""
-    return Decimal(str(option.estimate.get("hold_hours", 0)))
+    return _of_hold(option, "hold_hours")
 
 
 def hold_line(option: Option) -> str:
     """What of an option's worst case is for its end, as every door says it; empty where nothing is."""
-    costs = estimate_from_json(option.estimate)
-    return said_of(costs.hold_usd, costs.hold_hours, costs.disk_hours)
+    return said_of(*(_of_hold(option, name) for name in ("hold_usd", "hold_hours", "disk_hours")))
+
+
+def _of_hold(option: Option, name: str) -> Decimal:
+    """One figure of the hold; none in rows of releases that reserved nothing."""
+    return Decimal(str((option.estimate or {}).get(name, 0)))

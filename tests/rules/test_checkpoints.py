@@ -99,7 +99,7 @@ def test_the_hold_has_a_line_of_its_own() -> None:
 
 def test_a_hold_lasts_as_long_as_what_was_approved_pays_for_it() -> None:
     day = timedelta(days=1)
-    assert hold_ends(NOW, Decimal(1), Decimal("0.5"), day) == NOW + 2 * HOUR
+    assert hold_ends(NOW, Decimal(1), Decimal("0.5"), day) == NOW + 2 * HOUR - timedelta(seconds=60)
     assert hold_ends(NOW, Decimal(-1), Decimal("0.5"), day) == NOW
     assert hold_ends(NOW, Decimal(1000), Decimal("0.5"), day) == NOW + day
     assert hold_ends(NOW, Decimal(0), Decimal(0), day) == NOW + day

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+from bot.rules.switching import Order
 from bot.services import disks, holding
 from bot.services.commands import Done, Switch
 from bot.services.sessions import done
-from bot.services.switching import Order, switch
+from bot.services.switching import switch
 from ledger.db import Database
 from ledger.disks import add_disk, open_disks
 from ledger.models import Disk

@@ -24,7 +24,7 @@ from bot.services.catalog import CloudAnswer, Inventory
 from bot.services.commands import Reply
 from bot.services.costs import Costs
 from bot.services.crosstool import Summary
-from bot.services.digest_document import DigestDocument, Ended, Found, Running
+from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Running
 from bot.services.sessions import Overview, Status
 from bot.slack.blocks import digest, ending, money, operators, owner, reply
 from bot.slack.blocks import help as help_message
@@ -147,6 +147,8 @@ def test_digest(one: str, other: str, amount: Decimal) -> None:
         stopped_in_all=3,
         orphans=(Found(id="stray_x", cloud=one, state=other, price_usd_h=amount),) * 10,
         orphans_in_all=11,
+        disks=(Kept(id="ses_x", owner=one, cloud=other, price_usd_h=amount, until=START),) * 10,
+        disks_in_all=11,
         anomalies=(one, other),
         unreconciled=(one,) * 9,
     )
