@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -277,6 +278,12 @@ async def _call(
         raise Unreachable(_words(error)) from error
 
 
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whom this machine trusts, read once: it takes longer than the whole delivery, and the loop waits meanwhile."""
+    return ssl.create_default_context()
+
+
 async def _send(
     method: str,
     target: Target,
@@ -292,7 +299,7 @@ async def _send(
     waits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
     async with (
         httpcore.AsyncConnectionPool(
-            ssl_context=tls or ssl.create_default_context(),
+            ssl_context=tls or _trusted(),
             max_connections=1,
             retries=0,
             network_backend=_Pinned(addresses, target.port),

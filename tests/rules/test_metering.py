@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.metering import amount, pieces, so_far
+from bot.rules.metering import amount, is_booked, pieces, so_far
 from providers.base import BillingRule
 from tests.rules.builders import NOW, usd
 
@@ -80,3 +80,8 @@ def test_what_was_ended_at_once_costs_the_minimum_of_its_cloud() -> None:
     assert [piece.amount_usd for piece in pieces(NOW, NOW, Decimal(6), rule, final=True)] == [Decimal("0.1")]
     assert pieces(NOW, NOW - timedelta(seconds=1), Decimal(6), rule, final=True) == []
     assert pieces(NOW, NOW, Decimal(6), BillingRule(), final=True) == []
+
+
+def test_what_rounds_to_nothing_is_not_booked() -> None:
+    assert is_booked(Decimal("0.000001"))
+    assert not is_booked(Decimal("0.0000004"))
