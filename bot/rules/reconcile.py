@@ -12,6 +12,8 @@ from providers.base import BillingRule
 
 #: A bill is cut into hours by some clouds, so its last line may end a little before the instance did.
 SLACK = timedelta(hours=1)
+#: A total that reaches beyond an instance's end does not tell how far it has come: it is taken for whole after this.
+SETTLED = timedelta(days=2)
 #: An instance whose bill did not come for so long is an alarm.
 UNCLEARED = timedelta(days=4)
 #: Less than this is rounding.
@@ -28,11 +30,13 @@ class Line:
     ends: datetime
 
 
-def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: datetime) -> bool:
-    """Whether the lines reach from the beginning of an instance's time to its end."""
+def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
+    """Whether the lines reach from the beginning of an instance's time to its end, and are known to be complete."""
     if not lines:
         return False
     first, last = min(line.begins for line in lines), max(line.ends for line in lines)
+    if last > ended_at + SLACK and now - ended_at < SETTLED:
+        return False
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
 
 

@@ -66,7 +66,7 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
     done = 0
     able = provider.capabilities
     for account in found:
-        if _wanted(account, able):
+        if _wanted(account, able, now):
             async with ctx.db.write() as tx:
                 done += await _correct(tx, account.row.id, able, now)
     late = [account for account in found if _is_late(account, able, now)]
@@ -98,27 +98,27 @@ def _seconds(begins: datetime, ends: datetime) -> Decimal:
     return Decimal(str((ends - begins) / timedelta(seconds=1)))
 
 
-def _whole(account: Account, lines: list[Line]) -> bool:
+def _whole(account: Account, lines: list[Line], now: datetime) -> bool:
     row = account.row
-    return is_whole(lines, row.billing_from, row.ended_at or row.created_at)
+    return is_whole(lines, row.billing_from, row.ended_at or row.created_at, now)
 
 
-def _wanted(account: Account, able: Capabilities) -> dict[str, Decimal]:
+def _wanted(account: Account, able: Capabilities, now: datetime) -> dict[str, Decimal]:
     lines = _lines(account, able)
-    return corrections(account.booked_usd, lines, whole=_whole(account, lines)) if lines else {}
+    return corrections(account.booked_usd, lines, whole=_whole(account, lines, now)) if lines else {}
 
 
 def _is_late(account: Account, able: Capabilities, now: datetime) -> bool:
     row, lines = account.row, _lines(account, able)
     costs = sum(account.booked_usd.values(), Decimal(0)) > 0
-    return costs and is_late(row.ended_at or row.created_at, now, lines, whole=_whole(account, lines))
+    return costs and is_late(row.ended_at or row.created_at, now, lines, whole=_whole(account, lines, now))
 
 
 async def _correct(tx: Tx, instance_id: str, able: Capabilities, now: datetime) -> int:
     """Judge it again with the row locked, so that two replicas correct it once."""
     account = await account_of(tx, instance_id)
     row, number, done = account.row, await corrected(tx, instance_id), 0
-    for component, difference in _wanted(account, able).items():
+    for component, difference in _wanted(account, able, now).items():
         number += 1
         mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
         done += await book(

@@ -25,13 +25,21 @@ def line(usd: str, component: str = "gpu", begins: datetime = START, hours: floa
         ([line("1")], True),
         ([line("1", hours=4)], False),
         ([line("1", hours=5)], True),
-        ([line("1", begins=START + 2 * HOUR)], False),
+        ([line("1", begins=START + 2 * HOUR, hours=4)], False),
         ([line("1", hours=3), line("1", begins=START + 3 * HOUR, hours=3)], True),
     ],
 )
 def test_a_bill_is_whole_when_it_reaches_from_beginning_to_end(lines: list[Line], whole: bool) -> None:
-    assert is_whole(lines, START, START + 6 * HOUR) is whole
-    assert is_whole(lines, None, START + 6 * HOUR) is (whole or lines == [line("1", begins=START + 2 * HOUR)])
+    end = START + 6 * HOUR
+    assert is_whole(lines, START, end, end) is whole
+    assert is_whole(lines, None, end, end) is (whole or lines == [line("1", begins=START + 2 * HOUR, hours=4)])
+
+
+def test_the_total_of_a_month_that_runs_is_whole_when_the_end_is_two_days_old() -> None:
+    end = START + 6 * HOUR
+    total = [line("1", hours=600)]
+    assert not is_whole(total, START, end, end + timedelta(hours=47))
+    assert is_whole(total, START, end, end + timedelta(hours=48))
 
 
 def test_a_whole_bill_is_what_the_ledger_says_afterwards() -> None:
