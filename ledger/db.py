@@ -22,6 +22,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.sql import FromClause
+from sqlalchemy.util import LRUCache
 
 from ledger.models import Base
 from ledger.sqlite_driver import BEGIN_WRITE, Connection
@@ -41,6 +42,30 @@ PRAGMAS = (
     "PRAGMA foreign_keys=ON",
     "PRAGMA recursive_triggers=ON",  # Otherwise REPLACE deletes rows without firing the append-only triggers.
 )
+
+
+class _Compiled(LRUCache[Any, Any]):
+    """Statements compiled to SQL, shared by all engines of this process.
+
+    SQLAlchemy keeps what it compiled per engine, so the reader and the writer of one file would each compile the same,
+    and every further ledger that a process opens would begin again. The key's first part is the engine's dialect; what
+    of it decides the text is taken instead.
+    """
+
+    def _shared(self, key: Any) -> Any:
+        dialect, *rest = key
+        return (dialect.name, dialect.driver, getattr(dialect, "server_version_info", None), *rest)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The compiled statement, whichever engine asked for it first."""
+        return super().get(self._shared(key), default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        super().__setitem__(self._shared(key), value)
+
+
+#: Room for every statement that the program has, on both databases.
+_COMPILED = _Compiled(3000)
 
 
 class DatabaseUrlError(ValueError):
@@ -89,6 +114,7 @@ class Database:
                 max_overflow=POOL_SIZE,
                 pool_pre_ping=True,
                 connect_args={"server_settings": settings},
+                execution_options={"compiled_cache": _COMPILED},
             )
             self._reader = self._writer.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._write_session = async_sessionmaker(self._writer, expire_on_commit=False, info={"writes": True})
@@ -153,7 +179,12 @@ def _sqlite_engine(url: str, *, size: int, begin: str, pragmas: tuple[str, ...] 
         return Connection(path, busy_timeout_ms=BUSY_TIMEOUT_MS)
 
     engine = create_async_engine(
-        url, pool_size=size, max_overflow=0, pool_timeout=60, connect_args={"async_creator_fn": connect}
+        url,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=60,
+        connect_args={"async_creator_fn": connect},
+        execution_options={"compiled_cache": _COMPILED},
     )
 
     @event.listens_for(engine.sync_engine, "connect")

@@ -23,7 +23,6 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")
 
 HERE = Path(__file__).parent
-WALKS = {HERE / "e2e", HERE / "faults"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,12 +51,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Above the adapters, a test of many clouds runs on some of them; coverage is counted on one database."""
+    """Above the adapters, a test of many clouds runs on some of them."""
     above = {HERE / "services", HERE / "faults"}
     sample_clouds(config, items, [item for item in items if item.path.parent in above])
-    for item in items:
-        if _is_counted_elsewhere(item):
-            item.add_marker(pytest.mark.no_cover)
 
 
 def pytest_collection_finish() -> None:
@@ -65,16 +61,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
-
-
-def _is_counted_elsewhere(item: pytest.Item) -> bool:
-    """Whether the lines that a test runs are other tests' subject: counting them takes as long as running them.
-
-    So it is with whole walks and with faults, and above the ledger with the second database.
-    """
-    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    again = params.get("db_url") == "postgres" and HERE / "ledger" not in item.path.parents
-    return again or bool(WALKS & {*item.path.parents})
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from pathlib import Path
 from typing import Any
 
-from tests.coverage_gate import GATES, Sum, judge
+import pytest
+
+from tests.coverage_gate import GATES, Sum, judge, missing
+from tests.support.counting import add_up, counting, nothing_run
+
+TWO_WAYS = """
+from __future__ import annotations
+
+
+def way(right: bool) -> str:
+    if right:
+        return "right"
+    return "left"
+
+
+async def ways(most: int) -> list[str]:
+    found = []
+    for number in range(most):
+        found.append(way(number % 2 == 0))
+    return found
+"""
 
 
 def report(**files: tuple[int, int, int, int]) -> dict[str, Any]:
@@ -13,10 +36,10 @@ def report(**files: tuple[int, int, int, int]) -> dict[str, Any]:
         "files": {
             path.replace("__", "/") + ".py": {
                 "summary": {
-                    "num_statements": s,
                     "covered_lines": c,
-                    "num_branches": b,
+                    "missing_lines": s - c,
                     "covered_branches": cb,
+                    "missing_branches": b - cb,
                     "percent_covered": 100 * (c + cb) / (s + b),
                 }
             }
@@ -53,3 +76,24 @@ def test_a_well_tested_part_does_not_pay_for_another() -> None:
 
 def test_an_empty_part_is_complete() -> None:
     assert Sum().percent == 100.0
+
+
+async def test_what_is_run_is_counted_line_by_line_and_branch_by_branch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two_ways.py").write_text(TWO_WAYS)
+    (tmp_path / "never_imported.py").write_text(TWO_WAYS)
+    monkeypatch.syspath_prepend(tmp_path)
+    reports = []
+    for most in (0, 1, 2):
+        with counting([tmp_path]) as counted:
+            monkeypatch.delitem(sys.modules, "two_ways", raising=False)
+            found = await importlib.import_module("two_ways").ways(most)
+        assert found == ["right", "left"][:most]
+        reports.append(counted.get_coverage())
+    path = str(tmp_path / "two_ways.py")
+    assert missing(reports[0], path) == [f"  {path}: lines [6, 7, 8, 14], branches [(6, 7), (6, 8), (13, 14)]"]
+    assert missing(reports[1], path) == [f"  {path}: lines [8], branches [(6, 8)]"]
+    assert missing(reports[2], path) == []
+    assert missing(add_up(reports), path) == []
+    assert not nothing_run([tmp_path])["files"][str(tmp_path / "never_imported.py")]["executed_lines"]

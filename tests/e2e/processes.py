@@ -81,10 +81,8 @@ class Nursery:
 def nursery() -> Iterator[Nursery]:
     """Start the program that forks processes, and stop it with everything that it forked."""
     pipe = subprocess.PIPE
-    # What is killed loses what was counted of it, so nothing is counted there.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     command = [sys.executable, "-m", "tests.e2e.nursery"]
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=env) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         opened = Nursery(process)
         opened.answer()
         yield opened
