@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from providers.egress import Egress, Refused, Unreachable, head
 
 TIMEOUT_S = 20.0
+CONNECT_S = 5.0
 #: Files looked at in one place; what lies beyond is older in every layout that counts up.
 MOST = 10_000
 
@@ -82,7 +83,7 @@ class Stores:
             aws_secret_access_key=self.secrets.get("AWS_SECRET_ACCESS_KEY"),
             region_name=self.secrets.get("AWS_REGION", "us-east-1"),
             config=Config(
-                connect_timeout=5, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
+                connect_timeout=CONNECT_S, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
             ),
         )
         newest: Found | None = None
@@ -99,6 +100,8 @@ class Stores:
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
         api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
+        # A listing of a Hub that is away is tried for 23 s in a thread that nothing ends; this call is tried once.
+        api.model_info(repository, timeout=CONNECT_S)
         newest: Found | None = None
         try:
             for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):

@@ -39,6 +39,8 @@ async def test_what_cannot_be_asked_says_so_without_any_secret() -> None:
         with pytest.raises(StoreUnreachable, match="s3://bucket could not be asked") as caught:
             await stores.newest("s3", "bucket", "")
         assert "AKIAX" not in str(caught.value) + repr(stores)
+        with pytest.raises(StoreUnreachable, match="hf://org/model could not be asked"):
+            await stores.newest("hf", "org/model", "")
     with pytest.raises(StoreUnreachable):
         await Stores(hub_url="http://127.0.0.1:9").newest("hf", "org/model", "x")
 

@@ -44,6 +44,12 @@ class Shelf:
         body = f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
         return Response(body, media_type="application/xml")
 
+    async def model(self, request: Request) -> Response:
+        """That a repository exists."""
+        if self.down:
+            return Response(status_code=503)
+        return JSONResponse({"id": f"{request.path_params['org']}/{request.path_params['name']}"})
+
     async def hub(self, request: Request) -> Response:
         """The tree of a repository."""
         self.asked.append(request.headers.get("authorization", ""))
@@ -70,6 +76,7 @@ async def served(shelf: Shelf) -> AsyncIterator[Stores]:
     """The stores that look at a shelf."""
     tree = "/api/models/{org}/{name}/tree/{revision}"
     routes = [
+        Route("/api/models/{org}/{name}", shelf.model),
         Route(tree, shelf.hub),
         Route(f"{tree}/{{path:path}}", shelf.hub),
         Route("/{bucket}", shelf.s3),
