@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so that none is last."""
+    """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so none is last."""
     above = {HERE / "services", HERE / "faults"}
     sample_clouds(config, items, [item for item in items if item.path.parent in above])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
