@@ -139,6 +139,12 @@ async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> li
     return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
 
 
+async def said_of(tx: AsyncSession, kind: str, since: datetime, until: datetime) -> list[str]:
+    """The sentences of one kind of event in [since, until), in order."""
+    within = (Event.kind == kind, Event.at >= since, Event.at < until)
+    return list(await tx.scalars(select(Event.reason).where(*within).order_by(Event.at, Event.id)))
+
+
 async def gone_at(tx: AsyncSession, clouds: Collection[str], since: datetime, until: datetime) -> list[Instance]:
     """Instances at these clouds that ended in [since, until), the dearest first."""
     within = (Instance.ended_at >= since, Instance.ended_at < until)

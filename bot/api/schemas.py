@@ -75,6 +75,8 @@ class ApprovalOut(Out):
     hours: str | None
     reason: str
     at: datetime
+    on_behalf_of: str | None
+    digest: str | None
 
 
 class Waiting(Out):
@@ -85,6 +87,8 @@ class Waiting(Out):
     approver_groups: list[str]
     approvals: int
     required: int
+    digest: str
+    hours: Decimal
     since: datetime
     until: datetime
 
@@ -222,6 +226,12 @@ class ApproveIn(In):
         default=None, description="A total below the worst case, in dollars.", examples=["12.50"]
     )
     reason: Annotated[str, Field(max_length=4000)] = ""
+    hours: (
+        Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)] | Annotated[str, Field(max_length=40)] | None
+    ) = Field(default=None, description="A shorter time than was asked for.", examples=["4h"])
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = Field(
+        default=None, description="What stood when it was read; needed once another approver has changed something."
+    )
 
 
 class ReasonIn(In):

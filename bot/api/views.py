@@ -20,6 +20,7 @@ from bot.api.schemas import (
 from bot.rules.authority import asked, is_slack_group
 from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
+from bot.services import changes
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.context import Context
@@ -84,6 +85,8 @@ def _waiting(view: RequestView, names: tuple[str, ...]) -> Waiting:
         approver_groups=[name for name in names if is_slack_group(name)],
         approvals=len(given),
         required=request.required_approvals,
+        digest=changes.standing(request, given).digest,
+        hours=changes.most_hours(request, given),
         since=view.quote.created_at if view.quote else request.created_at,
         until=request.expires_at,
     )

@@ -16,7 +16,7 @@ from bot.cli.telling import show, tell
 from bot.cli.views import told_request
 from bot.services.told import Told
 
-approve_app, reject_app, why_app = (typer.Typer(add_completion=False) for _ in range(3))
+approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
 
 #: Refusals after which the amount is asked for (again).
 AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
@@ -28,11 +28,13 @@ def approve(
     offer: Annotated[str, typer.Option(help="Which option: its number or its offer id.")] = "",
     amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
     cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
+    hours: Annotated[str, typer.Option(help="A shorter time than was asked for, such as 4h.")] = "",
     reason: Annotated[str, typer.Option(help="Why.")] = "",
     as_json: Json = False,
 ) -> None:
     """Approve one option. On a terminal the options are shown and the choice and the amount are asked for."""
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
+    said["hours"] = hours or None
     done = spoken(lambda door: _approve(door, plain_id(request), offer, said, as_json=as_json))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
@@ -43,6 +45,7 @@ async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any]
     if asks:
         tell(told_request(one))
     body = {**said, "offer_id": _offer(one, offer, asks=asks), "quote_version": one.quote_version or None}
+    body["digest"] = one.waiting.digest if one.waiting else None
     path = f"/requests/{one.id}/approve"
     while True:
         try:
@@ -85,3 +88,16 @@ def why(request: Named, as_json: Json = False) -> None:
     """Which rule asks for the approval of a request, who may give it, and what was waived."""
     found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}/why"))
     show(found if as_json else Told(sentences=tuple(found["sentences"])))
+
+
+@break_glass_app.command()
+def break_glass(
+    request: Named,
+    reason: Annotated[str, typer.Option(help="Why it cannot wait; everybody who decides reads it.")],
+    offer: Annotated[str, typer.Option(help="Which option, by its offer id; the first one if it is not said.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Start your own request without an approval: for little, shortly, and everybody who decides is told."""
+    body = {"reason": reason, "offer_id": offer or None}
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/break-glass", body))
+    show(done if as_json else Told(sentences=(done["sentence"],)))

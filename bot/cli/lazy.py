@@ -64,6 +64,15 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             at="deciding:why_app",
             routes=("GET /api/v1/requests/{request}/why",),
         ),
+        "delegate": Entry(
+            "Let one person decide in your place through a day: set, list, off.",
+            routes=("PUT /api/v1/delegations", "GET /api/v1/delegations", "DELETE /api/v1/delegations"),
+        ),
+        "break-glass": Entry(
+            "Start your own request without an approval, where the policy names you.",
+            at="deciding:break_glass_app",
+            routes=("POST /api/v1/requests/{request}/break-glass",),
+        ),
         "reject": Entry(
             "Reject a request.", at="deciding:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
         ),

@@ -56,6 +56,9 @@ def told_request(one: RequestOut) -> Told:
         who = named or "nobody yet; the policy names no approver"
         said.append(one.waiting.rule)
         said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; may decide: {who}.")
+        asked = one.job.get("hours")
+        if asked is not None and one.waiting.hours < Decimal(str(asked)):
+            said.append(f"An approver has shortened it to {hours(one.waiting.hours)}.")
         said.append(f"It waits since {when(one.waiting.since)} and expires {when(one.waiting.until)}.")
         said += one.excluded
     elif one.decided_by:

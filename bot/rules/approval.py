@@ -10,7 +10,8 @@ from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 from enum import StrEnum
 
-from bot.rules.authority import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide
+from bot.rules.authority import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
+from bot.rules.changing import Standing, may_shorten
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, change_cap, total_cap
 from bot.rules.tiers import Mandate, group_of
@@ -26,6 +27,7 @@ __all__ = [
     "DecisionInput",
     "RequestFacts",
     "confirmed",
+    "decides_for",
     "is_approver",
     "is_requester",
     "linked",
@@ -61,7 +63,8 @@ class RequestFacts:
     `worst_usd` belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most,
     `limit` the total that approvers set and `asked_usd` the one of the requester; all three are for all attempts
     together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it, `mandate` who
-    is asked about it now.
+    is asked about it now. `stood_for` are those in whose place somebody approved already, `standing` what the approvers
+    so far made of it, and `most_hours` the longest time that can be approved, None where it cannot be changed.
     """
 
     state: RequestState
@@ -79,6 +82,9 @@ class RequestFacts:
     spent_usd: Decimal = Decimal(0)
     decided_by: str = ""
     mandate: Mandate = ANYBODY
+    stood_for: tuple[str, ...] = ()
+    standing: Standing | None = None
+    most_hours: Decimal | None = None
 
     @property
     def limit_binds(self) -> bool:
@@ -89,7 +95,10 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class DecisionInput:
-    """What the decider said. `typed_amount` is what they typed in the dialog; None when no dialog was shown yet."""
+    """What the decider said. `typed_amount` is what they typed in the dialog; None when no dialog was shown yet.
+
+    `hours` is a shorter time, `seen` the digest of what stood when they looked, where they saw one.
+    """
 
     decision: Decision
     quote_version: int
@@ -97,6 +106,8 @@ class DecisionInput:
     typed_amount: str | None = None
     cap_usd: Decimal | None = None
     reason: str = ""
+    hours: Decimal | None = None
+    seen: str | None = None
 
 
 def plan(
@@ -189,11 +200,34 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
     if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
         hint = "cancel it instead" if decision is Decision.REJECT else "ask an approver"
         return _no("requester", f"You asked for this, so somebody else decides it; {hint}.")
-    if decision is not Decision.CANCEL and not is_approver(policy, decider):
+    if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
+        return None
+    return _in_place_of(policy, request, decider)
+
+
+def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+    """None when somebody who may not decide themselves stands in for one who may."""
+    if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
+        return None
+    if stands_for(policy, decider, request.mandate):
+        return _no("delegator_asked", "You decide in the place of who asked for this, so somebody else decides it.")
+    if not is_approver(policy, decider):
         return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")
-    if decision is not Decision.CANCEL and not may_decide(policy, decider, request.mandate):
-        return _no("other_group", f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them.")
-    return None
+    return _no("other_group", f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them.")
+
+
+def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
+    """In whose place somebody approves, None when in their own right: the first one whose voice was not heard yet."""
+    if may_decide(policy, decider, request.mandate):
+        return None
+    found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
+    return next((one for one in found if not _heard(policy, request, one)), found[0] if found else None)
+
+
+def _heard(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
+    """Whether somebody's approval is there already, under any of their names or through a delegate."""
+    voters = [Actor.from_ref(ref) for ref in (*request.approvals, *request.stood_for)]
+    return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
 
 
 def _is_program(decision: Decision, actor: Actor) -> bool:
@@ -235,15 +269,19 @@ def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verd
 def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
-    voters = [Actor.from_ref(ref) for ref in request.approvals]
-    if any(is_same(one, voter) for one in (decider.actor, *linked(policy, decider.actor)) for voter in voters):
+    place = decides_for(policy, request, decider)
+    if any(_heard(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return _no("already_voted", "You have approved this already; it waits for another approver.")
     if needed.needs_override:
         return _no("override_first", "The override for more hours must be decided first.")
+    stands = request.standing
+    if stands is not None and what.seen != stands.digest and (what.seen is not None or stands.is_changed):
+        return _no("changed_since", "Another approver has changed this since you looked; look again, then decide.")
     if request.chosen_offer_id not in (None, what.offer_id):
         sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
         return _no("other_offer", sentence)
-    refusal = _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
+    refusal = may_shorten(what.hours, request.most_hours or Decimal(0), can=request.most_hours is not None)
+    refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
     # A limit that was set before holds on; whoever approves again sees it, and may set another one, in the dialog.
     if refusal is None and (needed.confirm_amount or request.limit_binds):
         refusal = confirmed(what.typed_amount, request.expected_usd)

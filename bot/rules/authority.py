@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +17,10 @@ ANYBODY = Mandate()
 
 @dataclass(frozen=True, slots=True)
 class DeciderFacts:
-    """What was looked up about whoever decides. `known` is false when the look-up failed, which refuses."""
+    """What was looked up about whoever decides. `known` is false when the look-up failed, which refuses.
+
+    `behalf` are those in whose place they may decide at this moment.
+    """
 
     actor: Actor
     team_ok: bool = True
@@ -25,6 +29,7 @@ class DeciderFacts:
     is_guest: bool = False
     groups: tuple[str, ...] = ()
     known: bool = True
+    behalf: tuple[DeciderFacts, ...] = ()
 
 
 def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
@@ -35,6 +40,26 @@ def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
 def may_decide(policy: Policy, decider: DeciderFacts, mandate: Mandate) -> bool:
     """Whether this person is one of those who are asked about a request, or may decide without being asked."""
     return _listed(policy, decider, groups(policy, mandate), everything=False)
+
+
+def stands_for(
+    policy: Policy, decider: DeciderFacts, mandate: Mandate, not_for: Collection[Actor] = ()
+) -> tuple[Actor, ...]:
+    """In whose place somebody may decide about a request: people who may do so themselves, by the policy as it is.
+
+    What was delegated is never passed on, nor is it for requests of the one who delegated (`not_for`).
+    """
+    if _names(decider) & set(policy.never_approve):
+        return ()
+    return tuple(
+        one.actor
+        for one in decider.behalf
+        if one.known
+        and one.team_ok
+        and not (one.is_bot or one.is_deleted or one.is_guest)
+        and may_decide(policy, one, mandate)
+        and not any(is_same(mine, other) for mine in (one.actor, *linked(policy, one.actor)) for other in not_for)
+    )
 
 
 def groups(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
@@ -67,14 +92,17 @@ def is_slack_group(name: str) -> bool:
 
 
 def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, everything: bool = True) -> bool:
-    names = {decider.actor.ref}
-    if decider.actor.kind is ActorKind.SLACK:
-        names.add(decider.actor.id)
+    names = _names(decider)
     if names & set(policy.never_approve):
         return False
     listed = {*policy.may_approve_not_pinged, *(name for group in of for name in members(policy, group))}
     listed |= set(members(policy, EVERY)) if everything else set()
     return bool(listed & (names | set(decider.groups)))
+
+
+def _names(decider: DeciderFacts) -> set[str]:
+    """How a policy may write somebody."""
+    return {decider.actor.ref} | ({decider.actor.id} if decider.actor.kind is ActorKind.SLACK else set())
 
 
 def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:

@@ -48,6 +48,9 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
         "price_tolerance": Range(1, 10, "1.10"),
         "request_ttl_s": _SECONDS,
         "remind_after_s": _SECONDS,
+        "break_glass_usd": Range(0, _DOLLARS, "25"),
+        "break_glass_hours": Range(0, LONGEST_S / 3600, "2"),
+        "delegation_days": Range(1, 3_660, "92"),
         "escalate_after_s": Range(60, LONGEST_S, "3600"),
         "warn_before_end_s": Range(0, LONGEST_S, "[3600, 600]"),
         "drift_tolerance": Range(0, 10, "0.10"),
@@ -92,6 +95,7 @@ NAMES: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "approver_groups": (r"S[A-Z0-9]{1,20}", "[S0614TZR7]"),
         "may_approve_not_pinged": (_PERSON, "[U012AB3CD]"),
         "never_approve": (_PERSON, "[U012AB3CD]"),
+        "break_glass": (_PERSON, "[U012AB3CD]"),
         "fallback_contacts": (r"[UWCG][A-Z0-9]{1,20}", "[U012AB3CD]"),
     }
 )

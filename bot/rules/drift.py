@@ -26,6 +26,55 @@ class Course:
     until: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What people agreed to after the first approval: `hours` more, or (None) a new figure for all of it."""
+
+    at: datetime
+    expected_usd: Decimal
+    hours: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """What was approved first (its estimate, the most in all, the estimated hours where known), and what followed."""
+
+    expected_usd: Decimal
+    cap_usd: Decimal
+    hours: Decimal | None
+    after: tuple[Agreed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a machine has cost: since when it exists and is billed, what is booked on it and was on earlier ones."""
+
+    began_at: datetime
+    billing_from: datetime | None
+    booked_usd: Decimal
+    elsewhere_usd: Decimal
+    price_usd_h: Decimal
+
+
+def course(first: Approved, seen: Seen, deadline: datetime, eta: datetime | None, now: datetime) -> Course:
+    """Where a running session is heading. A confirmed figure takes the place of all that was approved before it."""
+    longer = [one for one in first.after if one.hours is not None]
+    figures = [one for one in first.after if one.hours is None]
+    approved_usd, counted = first.expected_usd, longer
+    if figures:
+        approved_usd = figures[-1].expected_usd
+        counted = [one for one in longer if one.at > figures[-1].at]
+    approved_usd += sum((one.expected_usd for one in counted), Decimal(0))
+    estimated = first.hours
+    if estimated is not None:
+        estimated += sum((one.hours for one in longer if one.hours is not None), Decimal(0))
+    ran_h = Decimal(max((now - (seen.billing_from or now)).total_seconds(), 0)) / 3600
+    # What is booked may be a minute old; what the clock says may be before the first bill.
+    spent_usd = seen.elsewhere_usd + max(seen.booked_usd, ran_h * seen.price_usd_h)
+    until = expected_end(deadline, seen.began_at, estimated, eta, now)
+    return Course(approved_usd, first.cap_usd, spent_usd, seen.price_usd_h, until)
+
+
 def expected_end(
     deadline: datetime, began_at: datetime, estimated_hours: Decimal | None, eta: datetime | None, now: datetime
 ) -> datetime:

@@ -17,10 +17,12 @@ from bot.rules.grammar_plain import (
     end,
     read_choice,
     read_cloud,
+    read_delegate,
     read_done,
     read_id,
     read_key,
     read_nothing,
+    read_reason,
     read_topic,
 )
 from bot.rules.grammar_run import SHARED, question, question_word, run_word, unsaid, work_word
@@ -207,6 +209,8 @@ _READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Comman
     Shape.CHOICE: read_choice,
     Shape.MORE: _read_more,
     Shape.DONE: read_done,
+    Shape.DELEGATE: read_delegate,
+    Shape.REASON: read_reason,
 }
 
 

@@ -18,6 +18,8 @@ class Shape(StrEnum):
     MORE = "more"
     DONE = "done"
     CHOICE = "choice"
+    DELEGATE = "delegate"
+    REASON = "reason"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,20 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     Subcommand("restart", "restart ID", "Restart a machine in place.", "restart 4k7m2p", Shape.ID, ("reboot",)),
     Subcommand("cancel", "cancel ID", "Withdraw a request that is not decided.", "cancel 4k7m2p", Shape.ID),
     Subcommand("why", "why ID", "Why a request needs approval, and who may give it.", "why 4k7m2p", Shape.ID),
+    Subcommand(
+        "delegate",
+        "delegate @WHO until DAY, delegate list, delegate off",
+        "Let one person decide in your place through a day (UTC), see who does, or take it back at once.",
+        "delegate U012AB3CD until 2026-12-01",
+        Shape.DELEGATE,
+    ),
+    Subcommand(
+        "break-glass",
+        "break-glass ID REASON",
+        "Start your own request without an approval, where the policy names you; everybody who decides is told.",
+        'break-glass 4k7m2p for="the demo is down"',
+        Shape.REASON,
+    ),
     Subcommand("audit", "audit ID", "What happened to a request or machine, sealed.", "audit 4k7m2p", Shape.ID),
     Subcommand("budget", "budget", "What your budgets still allow.", "budget", Shape.NOTHING, ("budgets",)),
     Subcommand(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import date
 from decimal import Decimal
 
 from bot.rules.comparison import Question
@@ -11,6 +12,7 @@ from bot.rules.grammar_commands import BY_NAME, DONE_WORDS, Subcommand
 from bot.rules.grammar_words import BadWord, near, read_clouds, show
 from bot.rules.job import JobArgs
 from bot.rules.policy import Policy
+from bot.rules.scopes import BadHolder, person
 from bot.rules.text import Token
 from providers import known
 
@@ -21,7 +23,8 @@ class Command:
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
-    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`.
+    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`. Of
+    `delegate`, `action` is `set`, `list` or `off`, `target` a person's reference and `day` the last day.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Command:
     text: str = ""
     question: Question | None = None
     hours: Decimal | None = None
+    day: date | None = None
 
 
 class Wrong(Exception):
@@ -125,3 +129,39 @@ def read_choice(sub: Subcommand, words: list[Token], _line: str, _policy: Policy
         said = f"{show(words[0].value)} is not one of {', '.join(sub.choices)}.{near(action, sub.choices)}"
         raise Wrong(words[0], said)
     return Command(sub.name, action=action)
+
+
+_MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^>]*)?>")
+
+
+def read_delegate(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+    """Whom, and through which day; or `list`, or `off`."""
+    action = words[0].value.lower() if words else "list"
+    if action in ("list", "off"):
+        if len(words) > 1:
+            raise Wrong(words[1], f"{sub.name} {action} takes no words after it.")
+        return Command(sub.name, action=action)
+    mention = _MENTION.fullmatch(words[0].value)
+    try:
+        who = person(mention[1] if mention else words[0].value)
+    except BadHolder as error:
+        said = f"{show(words[0].value)} is nobody; mention the person, as in @dave, or write operator:ada."
+        raise Wrong(words[0], said) from error
+    rest = [word for word in words[1:] if word.value.lower() != "until"]
+    if not rest:
+        raise Wrong(end(line), "Say through which day, such as until 2026-12-01.")
+    if len(rest) > 1:
+        raise Wrong(rest[1], f"{sub.name} takes one person and one day.")
+    try:
+        day = date.fromisoformat(rest[0].value)
+    except ValueError as error:
+        raise Wrong(rest[0], f"{show(rest[0].value)} is not a day; write it as 2026-12-01.") from error
+    return Command(sub.name, action="set", target=who.ref, day=day)
+
+
+def read_reason(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    """An id, and why: all that follows."""
+    named = read_id(sub, words[:1], line, policy)
+    if len(words) < 2:
+        raise Wrong(end(line), f"Say why, as in {sub.example}.")
+    return replace(named, text=" ".join(word.value.removeprefix("for=") for word in words[1:]))

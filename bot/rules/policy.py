@@ -96,6 +96,20 @@ class Policy:
     escalate_after_s: int = field(
         default=3600, metadata=doc("The first of them is asked after this, and each further one after as much again.")
     )
+    delegation_days: int = field(
+        default=92, metadata=doc("For how many days an approver may name somebody who decides in their place.")
+    )
+    break_glass: tuple[str, ...] = field(
+        default=(),
+        metadata=doc(
+            "Who may start what they asked for without an approval, with a reason, inside the next two settings and "
+            "every budget; all who decide are told. Nobody: it is off."
+        ),
+    )
+    break_glass_usd: Decimal = field(default=Decimal(25), metadata=doc("The most that such a start may cost in all."))
+    break_glass_hours: Decimal = field(
+        default=Decimal(2), metadata=doc("For how long such a start is; more time is asked for like any.")
+    )
     confirm_above_usd: Decimal = field(
         default=Decimal(100), metadata=doc("An expected total above this makes the approver type the amount.")
     )
@@ -313,6 +327,7 @@ class Policy:
                 "same_person needs two or more names for each person, for example [U012AB3CD, operator:ada]",
             ),
             (0 < self.max_hours <= self.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"),
+            (0 < self.break_glass_hours <= self.max_hours, "break_glass_hours must be above 0 and at most max_hours"),
             (
                 self.auto_approve_below_usd is None
                 or (self.auto_approve_signed_by.strip() and self.auto_approve_until),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from bot.rules.approval import DeciderFacts, is_approver, linked
 from bot.rules.extending import may_act as rule
 from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
 from bot.services.consumers import Principal
+from ledger.delegations import standing_in
 from ledger.doors import Whose, consumers_owned
 from ledger.models import Request, Session
 from ledger.reads import nothing_ends_in, resolve
@@ -32,24 +35,35 @@ def sees_all(policy: Policy, who: Principal) -> bool:
     return Scope.ADMIN in who.scopes or is_approver(policy, DeciderFacts(who.actor))
 
 
-async def visible(tx: Tx, policy: Policy, who: Principal) -> Whose | None:
-    """The names whose things a principal may see; None when there is no limit."""
-    return None if sees_all(policy, who) else await mine(tx, policy, who.actor)
+async def visible(tx: Tx, policy: Policy, who: Principal, now: datetime | None = None) -> Whose | None:
+    """The names whose things a principal may see; None when there is no limit.
+
+    At a moment (`now`) in which they decide in an approver's place, they see what they decide about.
+    """
+    if sees_all(policy, who):
+        return None
+    if now is not None and who.actor.kind is not ActorKind.CONSUMER:
+        rows = await standing_in(tx, Whose.of([who.actor, *linked(policy, who.actor)]), now)
+        if any(is_approver(policy, DeciderFacts(Actor.from_ref(one.delegator))) for one in rows):
+            return None
+    return await mine(tx, policy, who.actor)
 
 
-async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bool:
+async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str, now: datetime | None = None) -> bool:
     """Whether a principal may see what belongs to `belongs_to`, an actor's reference."""
-    names = await visible(tx, policy, who)
+    names = await visible(tx, policy, who, now)
     return names is None or belongs_to in names
 
 
-async def find(tx: Tx, policy: Policy, who: Principal, text: str) -> tuple[Request, Session | None]:
+async def find(
+    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime | None = None
+) -> tuple[Request, Session | None]:
     """The request (and its session) that an id names, when the principal may see it.
 
     LookupError with one sentence for what does not exist and for what is somebody else's: ids are not confirmed.
     """
     request, session = await resolve(tx, text)
-    if not await may_see(tx, policy, who, request.requester):
+    if not await may_see(tx, policy, who, request.requester, now):
         raise LookupError(nothing_ends_in(text))
     return request, session
 

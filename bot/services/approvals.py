@@ -6,15 +6,16 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, linked, plan, verdict
+from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, decides_for, linked, plan, verdict
 from bot.rules.authority import ANYBODY
+from bot.rules.changing import covered
 from bot.rules.drift import DRIFT
 from bot.rules.extending import EXTEND, gate
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, budgets, drifting, extending, granting, mandates
+from bot.services import asking, budgets, changes, delegating, drifting, extending, granting, mandates
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from bot.services.offers import hold_hours
@@ -44,14 +45,17 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             ask = await ask_by_token(tx, command.token)
             if ask is None:
                 return UNKNOWN_BUTTON
-            judged = await _judged(ctx, tx, ask, command, now)
+            command = await _in_place(ctx, tx, command, now)
+            mandate = await mandates.mandate(tx, ctx.policy, ask.request, now)
+            judged = _judged(ctx, ask, command, now, mandate)
             spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
             room = await budgets.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
             if room is not None and not room.verdict.allowed:
                 reply = _reply(ask, room.verdict)
                 return replace(reply, data={**reply.data, "over_budget": True})
             if judged.allowed:
-                await _apply(ctx, tx, ask, command, judged, now)
+                place = decides_for(ctx.policy, _facts(ctx.policy, ask, command, mandate), command.decider)
+                await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
             if spend is not None and room is not None:
                 await budgets.reserved(ctx, tx, spend, room, now)
                 if room.verdict.code == "overridden":
@@ -71,7 +75,15 @@ async def preview(ctx: Context, command: Decide) -> Reply:
         ask = await ask_by_token(tx, command.token)
         if ask is None:
             return UNKNOWN_BUTTON
-        return _reply(ask, await _judged(ctx, tx, ask, command, ctx.clock.now()))
+        now = ctx.clock.now()
+        command = await _in_place(ctx, tx, command, now)
+        mandate = await mandates.mandate(tx, ctx.policy, ask.request, now)
+        return _reply(ask, _judged(ctx, ask, command, now, mandate))
+
+
+async def _in_place(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Decide:
+    """The command with those in whose place its decider stands at this moment."""
+    return replace(command, decider=await delegating.with_behalf(tx, ctx.policy, command.decider, now))
 
 
 async def cancel(ctx: Context, command: Cancel) -> Reply:
@@ -108,9 +120,9 @@ def _reply(ask: Ask, judged: Verdict) -> Reply:
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
-async def _judged(ctx: Context, tx: Tx, ask: Ask, command: Decide, now: datetime) -> Verdict:
+def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Mandate) -> Verdict:
     """The rules' verdict, and that the cloud of an approved option can still be used."""
-    judged = _judge(ctx.policy, ask, command, now, await mandates.mandate(tx, ctx.policy, ask.request, now))
+    judged = _judge(ctx.policy, ask, command, now, mandate)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
@@ -132,24 +144,7 @@ def _judge(
     request = ask.request
     job = JobRequest.from_json(request.job)
     decided = decision or Decision(ask.action)
-    requester = Actor.from_ref(request.requester)
-    facts = RequestFacts(
-        state=request.state,
-        requester=requester,
-        linked=_other_names(policy, requester, ask),
-        quote_version=request.quote_version,
-        expires_at=request.expires_at,
-        expected_usd=ask.option.expected_usd if ask.option else Decimal(0),
-        worst_usd=ask.option.worst_usd if ask.option else Decimal(0),
-        approvals=tuple(vote.approver for vote in ask.votes),
-        chosen_offer_id=ask.chosen.offer_id if ask.chosen else None,
-        cap_usd=_left_by_the_first(ask),
-        limit=_limit(ask),
-        asked_usd=job.budget_cap_usd,
-        spent_usd=ask.spent_usd,
-        decided_by=request.decided_by or "",
-        mandate=mandate,
-    )
+    facts = _facts(policy, ask, command, mandate)
     what = DecisionInput(
         decision=decided,
         quote_version=ask.version,
@@ -157,6 +152,8 @@ def _judge(
         typed_amount=command.typed_amount,
         cap_usd=command.cap_usd,
         reason=command.reason,
+        hours=command.hours,
+        seen=command.seen,
     )
     if request.kind == OVERRIDE:
         # More than twelve hours is never one person's own decision, whatever else the policy allows.
@@ -175,6 +172,40 @@ def _judge(
     needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)
+
+
+def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> RequestFacts:
+    """The request as it is now, with the amounts for the time that would be approved."""
+    request = ask.request
+    requester, job = Actor.from_ref(request.requester), JobRequest.from_json(request.job)
+    expected_usd, worst_usd = _amounts(ask, command)
+    return RequestFacts(
+        state=request.state,
+        requester=requester,
+        linked=_other_names(policy, requester, ask),
+        quote_version=request.quote_version,
+        expires_at=request.expires_at,
+        expected_usd=expected_usd,
+        worst_usd=worst_usd,
+        approvals=tuple(vote.approver for vote in ask.votes),
+        chosen_offer_id=ask.chosen.offer_id if ask.chosen else None,
+        cap_usd=_left_by_the_first(ask),
+        limit=_limit(ask),
+        asked_usd=job.budget_cap_usd,
+        spent_usd=ask.spent_usd,
+        decided_by=request.decided_by or "",
+        mandate=mandate,
+        stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
+        standing=changes.standing(request, ask.votes) if request.state is RequestState.PENDING else None,
+        most_hours=changes.most_hours(request, ask.votes) if request.kind == changes.PROVISION else None,
+    )
+
+
+def _amounts(ask: Ask, command: Decide) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars of the option that is decided on, for the time that would be approved."""
+    if ask.option is None:
+        return Decimal(0), Decimal(0)
+    return changes.amounts(ask.request, ask.option, changes.time_of(ask.request, ask.votes, command.hours))
 
 
 def _other_names(policy: Policy, requester: Actor, ask: Ask) -> tuple[Actor, ...]:
@@ -205,26 +236,31 @@ def _spend(policy: Policy, ask: Ask, command: Decide) -> budgets.Spend | None:
     owner = ask.session.owner if ask.session else ask.request.requester
     if cover is None or ask.option is None:
         return None
-    return budgets.spend_of(policy, ask.request, owner, cover, ask.option.expected_usd)
+    return budgets.spend_of(policy, ask.request, owner, cover, _amounts(ask, command)[0])
 
 
-async def _apply(ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime) -> None:
+async def _apply(
+    ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime, place: Actor | None
+) -> None:
     actor = command.decider.actor
+    if place is not None:
+        said = f"{actor.ref} decides in the place of {place.ref}."
+        record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.in_place", reason=said)
     if judged.code == "rejected":
         if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
-            _vote(tx, ask, command, "reject", now)
+            _vote(tx, ask, command, "reject", now, None, place)
         await _close(tx, ask, RequestState.REJECTED, actor, command.reason, now)
     elif judged.code == "cancelled":
         await _close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
-        approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command))
+        approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
         await tx.flush()
         if judged.code == "first_of_two":
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.vote", reason=judged.sentence)
             await asking.show_again(tx, ask.request, now)
             return
-        await _approve(ctx, tx, ask, approval, actor, now)
+        await approved(ctx, tx, ask, approval, actor, now)
 
 
 def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
@@ -236,7 +272,7 @@ def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal]
     limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
     limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]
     total = total_cap(
-        ask.option.worst_usd,
+        _amounts(ask, command)[1],
         asked_usd=job.budget_cap_usd,
         approver_usd=min(limits, default=None),
         spent_usd=ask.spent_usd,
@@ -245,8 +281,16 @@ def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal]
 
 
 def _vote(
-    tx: Tx, ask: Ask, command: Decide, decision: str, now: datetime, cover: tuple[Decimal, Decimal] | None = None
+    tx: Tx,
+    ask: Ask,
+    command: Decide,
+    decision: str,
+    now: datetime,
+    cover: tuple[Decimal, Decimal] | None = None,
+    place: Actor | None = None,
 ) -> Approval:
+    time_h = changes.time_of(ask.request, ask.votes, command.hours if cover else None)
+    offer_id = ask.option.offer_id if ask.option else ""
     approval = Approval(
         id=new_id("apr", now),
         request_id=ask.request.id,
@@ -257,10 +301,12 @@ def _vote(
         price_cap_usd_h=cover[0] if cover else None,
         total_cap_usd=cover[1] if cover else None,
         limit_usd=command.cap_usd if cover else None,
-        hours=ask.request.job["hours"],
+        hours=f"{time_h.normalize():f}",
         confirmed_usd=read_amount(command.typed_amount) if command.typed_amount else None,
         reason=command.reason,
         rule=ask.request.rule,
+        on_behalf_of=place.ref if place else None,
+        digest=covered(ask.request.id, ask.request.quote_version, offer_id, cover, time_h) if cover else None,
         at=now,
     )
     tx.add(approval)
@@ -293,7 +339,7 @@ async def _close(tx: Tx, ask: Ask, to: RequestState, actor: Actor, reason: str, 
         await asking.close_family(tx, ask.request, to, sentence, now, actor)
 
 
-async def _approve(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Actor, now: datetime) -> None:
+async def approved(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Actor, now: datetime) -> None:
     """The last approval: the request is decided, and what it covers becomes a grant, a session and one intent."""
     request = await move(
         tx,
@@ -323,3 +369,4 @@ async def _approve(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Ac
         await extending.grant(ctx, tx, request, approval, ask.session, now)
     else:
         await granting.grant_create(ctx, tx, request, approval, ask.option, now)
+        await changes.tell(tx, request, ask.option, approval, now)

@@ -36,7 +36,7 @@ class Decide:
     """A click on Approve, Reject or Cancel. `token` says which request, quote version and option it was bound to.
 
     `typed_amount` is what the approver typed into the dialog, None when no dialog was shown yet; `cap_usd` is a total
-    cap below the worst case.
+    cap below the worst case, `hours` a shorter time. `seen` is the digest of what earlier approvers had made of it.
     """
 
     token: str
@@ -44,6 +44,8 @@ class Decide:
     reason: str = ""
     typed_amount: str | None = None
     cap_usd: Decimal | None = None
+    hours: Decimal | None = None
+    seen: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

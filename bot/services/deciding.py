@@ -26,6 +26,8 @@ class Named:
     typed_amount: str | None = None
     cap_usd: Decimal | None = None
     reason: str = ""
+    hours: Decimal | None = None
+    seen: str | None = None
 
 
 async def decide(ctx: Context, command: Named) -> Reply:
@@ -36,7 +38,15 @@ async def decide(ctx: Context, command: Named) -> Reply:
         token = await button(tx, request.id, command.decision, version, command.offer_id)
     if token is None:
         return _no_button(request, command)
-    decided = Decide(token, command.decider, command.reason, command.typed_amount, command.cap_usd)
+    decided = Decide(
+        token,
+        command.decider,
+        command.reason,
+        command.typed_amount,
+        command.cap_usd,
+        hours=command.hours,
+        seen=command.seen,
+    )
     return await approvals.decide(ctx, decided)
 
 

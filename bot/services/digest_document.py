@@ -90,3 +90,5 @@ class DigestDocument(_Strict):
     unreconciled: tuple[str, ...] = ()
     disks: tuple[Kept, ...] = ()
     disks_in_all: int = 0
+    #: What was started without an approval, and why.
+    broken_glass: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ from bot.rules.digest import (
 )
 from bot.rules.wording import usd
 from bot.services import budgets
+from bot.services.breaking import KIND as BREAK_GLASS
 from bot.services.context import Context
 from bot.services.costs import shortened
 from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Running, Shares
@@ -29,7 +30,7 @@ from bot.services.reconciling import bounds, is_silent
 from ledger.disks import open_disks
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
-from ledger.reporting import Held, Over, any_before, gone_at, held, over, stops, strays_found
+from ledger.reporting import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
 from ledger.spending import EVERYBODY, by_borders, costs
 from ledger.states import NotificationKind
 from ledger.values import short_id
@@ -113,6 +114,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         ),
         disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
+        broken_glass=tuple((await said_of(tx, BREAK_GLASS, window.since, window.until))[:LISTED]),
         anomalies=() if weekly else await _anomalies(tx, window, groups, by_day),
     )
 

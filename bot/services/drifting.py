@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from bot.rules import drift
 from bot.rules.approval import plan
-from bot.rules.drift import DRIFT, Course
+from bot.rules.drift import DRIFT, Agreed, Approved, Course, Seen
 from bot.rules.estimate import Component, Estimate
 from bot.rules.nodes import progress
 from bot.rules.switching import Order
@@ -38,20 +38,20 @@ WHY = "the machine that runs now, with its new figure"
 
 def course_of(one: Running, now: datetime) -> Course:
     """What a running session was approved at, has cost, and is expected to cost from here."""
-    confirmed = [q for q in one.questions if q.kind == DRIFT and q.state is RequestState.APPROVED]
-    longer = [q for q in one.questions if q.kind != DRIFT and q.state is RequestState.APPROVED]
-    approved_usd, counted = one.expected_usd, longer
-    if confirmed:
-        approved_usd = confirmed[-1].expected_usd
-        counted = [q for q in longer if q.created_at > confirmed[-1].created_at]
-    approved_usd += sum((q.expected_usd for q in counted), Decimal(0))
-    hours = one.estimate.get("hours")
-    estimated = Decimal(str(hours)) + sum((q.hours for q in longer), Decimal(0)) if hours is not None else None
+    known = [
+        Agreed(q.created_at, q.expected_usd, None if q.kind == DRIFT else q.hours)
+        for q in one.questions
+        if q.state is RequestState.APPROVED
+    ]
     ahead = progress(heard_of(one.node), one.price_usd_h, now) if one.node is not None else None
-    until = drift.expected_end(one.deadline, one.began_at, estimated, ahead.eta if ahead else None, now)
-    ran_h = Decimal(max((now - (one.billing_from or now)).total_seconds(), 0)) / 3600
-    spent_usd = one.elsewhere_usd + max(one.booked_usd, ran_h * one.price_usd_h)
-    return Course(approved_usd, one.cap_usd, spent_usd, one.price_usd_h, until)
+    hours = one.estimate.get("hours")
+    return drift.course(
+        Approved(one.expected_usd, one.cap_usd, Decimal(str(hours)) if hours is not None else None, tuple(known)),
+        Seen(one.began_at, one.billing_from, one.booked_usd, one.elsewhere_usd, one.price_usd_h),
+        one.deadline,
+        ahead.eta if ahead else None,
+        now,
+    )
 
 
 async def drift_due(ctx: Context) -> int:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.checkpoints import reserved_usd
 from bot.rules.labels import human_part, instance_name
-from bot.services import asking
+from bot.services import asking, changes
 from bot.services.context import Context
 from bot.services.offers import estimate_from_json, offer_from_json
 from ledger.events import record
@@ -15,23 +15,28 @@ from ledger.lookups import next_numbers, session_of
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.states import GrantState, InstanceState, SessionState
 from ledger.values import Actor, GrantKind, JobRequest, new_id
-from ledger.writes import Tx
+from ledger.writes import Tx, amend
 
 
 async def grant_create(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> None:
     """Turn an approval into the authority for one create, reserve its cap, and write the intent that uses it."""
-    session = await _session(ctx, tx, request, option, now)
+    session = await _session(ctx, tx, request, approval, option, now)
     grant = await _grant(ctx, tx, request, approval, session.id, now)
     await asking.reserve(tx, grant, now)
-    await intend(ctx, tx, request, session.id, grant, option, now)
+    # Of a time that an approver has shortened less is paid for the run, and as much as ever kept for the hold.
+    run_usd, _ = changes.amounts(request, option, Decimal(grant.hours))
+    await intend(ctx, tx, request, session.id, grant, option, now, run_usd)
 
 
-async def _session(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime) -> Session:
+async def _session(
+    ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
+) -> Session:
     """The session of this request: a new one, or the one that waited while the request was asked again."""
-    waiting = await session_of(tx, request.id)
+    hours, waiting = approval.hours or request.job["hours"], await session_of(tx, request.id)
     if waiting is not None:
+        await amend(tx, Session, waiting.id, hours=hours)
         return waiting
     offer = offer_from_json(option.offer)
     session = Session(
@@ -40,7 +45,7 @@ async def _session(ctx: Context, tx: Tx, request: Request, option: Option, now: 
         state=SessionState.QUEUED,
         owner=request.requester,
         channel=request.channel,
-        hours=request.job["hours"],
+        hours=hours,
         created_at=now,
         label=JobRequest.from_json(request.job).label or ctx.policy.project,
         replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
@@ -68,7 +73,7 @@ async def _grant(
         state=GrantState.OPEN,
         price_cap_usd_h=approval.price_cap_usd_h,
         total_cap_usd=approval.total_cap_usd,
-        hours=request.job["hours"],
+        hours=approval.hours or request.job["hours"],
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         created_at=now,
     )

@@ -35,6 +35,7 @@ EXAMPLES: Mapping[str, object] = MappingProxyType(
         "two_approvers_above_usd": 500,
         "approval_groups": {"leads": ["U012AB3CD", "operator:ada"], "finance": ["S0614TZR7"]},
         "approval_tiers": [{"name": "large", "above_usd": 200, "approvals": 2, "group": "approvers"}],
+        "break_glass": ["U012AB3CD"],
         "escalate_to": ["approvers"],
         "blocked_gpus": ["RTX5090"],
         "fallback_contacts": ["U012AB3CD"],

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
+from bot.rules.authority import DeciderFacts
 from bot.rules.wording import plural
-from bot.services import approvals, extending, holding, planning, sessions, unattended
+from bot.services import approvals, changes, extending, holding, planning, sessions, unattended
 from bot.services.commands import AnswerHold, Decide, Done, Extend, Reply, Spare, Terminate
 from bot.slack import charts, commands, forms, modals
 from bot.slack.blocks.held import LET_GO, SAVED
@@ -17,6 +19,7 @@ from bot.slack.blocks.plan import plan, plan_sections
 from bot.slack.blocks.reply import answer
 from bot.slack.desk import Desk, Job
 from ledger.models import Request
+from ledger.reads import request_view
 from ledger.values import JobRequest, short_id
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
@@ -50,14 +53,44 @@ async def click(desk: Desk, job: Job) -> None:
         view = modals.extend(job.heard.value, desk.ctx.policy)
         await desk.open(job, view, f"The dialog could not be opened in time; type {code(example)} instead.")
     elif verb == "reject":
+        facts = await desk.decider(job)
         reply = await approvals.preview(desk.ctx, Decide(job.heard.value, facts))
         if reply.code == "reason_needed":
             view = modals.reject(job.heard.value, desk.ctx.policy)
             await desk.open(job, view, "The dialog could not be opened in time; click *Reject* again.")
         else:
             await desk.say(job, answer(reply))
+    elif verb == "change":
+        await _change(desk, job, read_decision(job.heard.value, await desk.decider(job)))
     else:
-        await _approve(desk, job, Decide(job.heard.value, facts))
+        await _approve(desk, job, read_decision(job.heard.value, await desk.decider(job)))
+
+
+def read_decision(value: str, facts: DeciderFacts) -> Decide:
+    """What a button or a dialog's metadata says: a token, and what was changed and seen where somebody changed it."""
+    token, seen, hours = (*value.split("/"), "", "")[:3]
+    time_h = Decimal(hours) if re.fullmatch(r"[0-9]{1,6}(?:\.[0-9]{1,20})?", hours) else None
+    return Decide(token, facts, hours=time_h, seen=seen or None)
+
+
+def mark_of(decide: Decide) -> str:
+    """The inverse of `read_decision`."""
+    hours = f"{decide.hours:f}" if decide.hours is not None else ""
+    return "/".join([decide.token, decide.seen or "", hours]).rstrip("/")
+
+
+async def _change(desk: Desk, job: Job, decide: Decide) -> None:
+    """Open the dialog of an approval with changes, unless the decision would be refused as it is."""
+    reply = await approvals.preview(desk.ctx, decide)
+    request = await _request(desk, reply)
+    if request is None or not (reply.ok or reply.code in AMOUNT_CODES):
+        await desk.say(job, answer(reply), request.channel if request else "")
+        return
+    async with desk.ctx.db.read() as tx:
+        view = await request_view(tx, request.id)
+    most = changes.most_hours(request, view.approvals)
+    dialog = modals.change(mark_of(decide), modals.offers_of(view), most)
+    await desk.open(job, dialog, "The dialog could not be opened in time; click *Change…* again.", request.channel)
 
 
 def read_mark(value: str) -> tuple[str, int | None]:
@@ -76,7 +109,7 @@ async def submitted(desk: Desk, job: Job) -> None:
             # One form asks once, also when Slack shows an error and the same form is sent again.
             await commands.submit(desk, job, wanted, asked_in, f"view:{heard.view_id}")
         return
-    facts = await desk.directory.facts(heard.user, heard.team)
+    facts = await desk.decider(job)
     more = forms.read_extension(heard.values, policy) if heard.view == modals.EXTEND else None
     if isinstance(more, tuple):
         session, seen_s = read_mark(heard.meta)
@@ -94,7 +127,17 @@ async def submitted(desk: Desk, job: Job) -> None:
     confirmed = forms.read_confirmation(heard.values)
     if heard.view == modals.AMOUNT and isinstance(confirmed, tuple):
         typed, cap_usd = confirmed
-        await _approve(desk, job, Decide(heard.meta, facts, typed_amount=typed, cap_usd=cap_usd))
+        asked = read_decision(heard.meta, facts)
+        await _approve(desk, job, replace(asked, typed_amount=typed, cap_usd=cap_usd))
+    changed = forms.read_change(heard.values, policy)
+    if heard.view == modals.CHANGE and isinstance(changed, forms.Change):
+        asked = read_decision(heard.meta, facts)
+        token = changed.token or asked.token
+        await _approve(
+            desk,
+            job,
+            replace(asked, token=token, hours=changed.hours, cap_usd=changed.cap_usd, typed_amount=changed.typed),
+        )
 
 
 def _asked_in(job: Job) -> str:
@@ -128,19 +171,19 @@ async def _approve(desk: Desk, job: Job, decide: Decide) -> None:
         plainly = reply.code == "amount_needed" and decide.typed_amount is None and "over_budget" not in reply.data
         problem = "" if plainly else reply.sentence
         instead = f"{safe(problem)} The dialog could not be opened in time; click *Approve* again."
-        view = modals.amount(decide.token, _spend(request, reply), problem)
+        view = modals.amount(mark_of(decide), _spend(request, reply, decide.hours), problem)
         await desk.open(job, view, instead.strip(), channel)
     elif not reply.ok or reply.code == "first_of_two":
         await desk.say(job, answer(reply), channel)
 
 
-def _spend(request: Request, reply: Reply) -> modals.Spend:
+def _spend(request: Request, reply: Reply, time_h: Decimal | None) -> modals.Spend:
     return modals.Spend(
         offer_id=str(reply.data["offer_id"]),
         expected_usd=Decimal(reply.data["expected_usd"]),
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
-        time_h=JobRequest.from_json(request.job).hours,
+        time_h=time_h or JobRequest.from_json(request.job).hours,
         limit_usd=reply.data.get("limit_usd"),
         limit_by=str(reply.data.get("limit_by", "")),
         spent_usd=Decimal(reply.data["spent_usd"]),

@@ -17,7 +17,7 @@ from bot.slack.inbound import WITHHELD, Heard, Kind
 
 #: The first part of an action id, up to its colon, says what the button does.
 BUTTONS: Final = frozenset(
-    {"approve", "reject", "terminate", "plan", "keep", "extend", "done", "spare", "held_saved", "held_let_go"}
+    {"approve", "reject", "change", "terminate", "plan", "keep", "extend", "done", "spare", "held_saved", "held_let_go"}
 )
 
 #: Commands that are answered when the clouds have answered.
@@ -85,6 +85,8 @@ def _view(heard: Heard, policy: Policy) -> Plan:
         found = forms.read_reason(heard.values, policy)
     elif heard.view == modals.AMOUNT:
         found = forms.read_confirmation(heard.values)
+    elif heard.view == modals.CHANGE:
+        found = forms.read_change(heard.values, policy)
     elif heard.view == modals.EXTEND:
         found = forms.read_extension(heard.values, policy)
     else:

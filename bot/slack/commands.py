@@ -14,9 +14,11 @@ from bot.services import (
     access,
     approvals,
     auditing,
+    breaking,
     budgets,
     costs,
     crosstool,
+    delegating,
     explaining,
     extending,
     keys,
@@ -26,6 +28,7 @@ from bot.services import (
     sessions,
     switching,
 )
+from bot.services.breaking import BreakGlass
 from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
 from bot.services.metering import cost_now
 from bot.services.planning import LOOK_HOURS
@@ -43,7 +46,7 @@ from bot.slack.blocks.reply import answer, said
 from bot.slack.blocks.status import status
 from bot.slack.desk import Desk, Job
 from ledger.reads import resolve
-from ledger.values import JobRequest
+from ledger.values import Actor, JobRequest
 
 #: What the ids of conversations begin with that only one person has with the app: a direct message, or the person.
 _PRIVATE: Final = ("D", "U", "W")
@@ -203,6 +206,24 @@ async def _why(desk: Desk, job: Job, parsed: Command) -> None:
     await desk.say(job, answer(Reply(True, "why", " ".join(found.sentences))))
 
 
+async def _delegate(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    if parsed.action == "list":
+        everything = facts.known and is_approver(desk.ctx.policy, facts)
+        rows = await delegating.listing(desk.ctx, facts.actor, everything=everything)
+        await desk.say(job, answer(Reply(True, "delegations", delegating.said(rows))))
+        return
+    to = Actor.from_ref(parsed.target) if parsed.action == "set" else None
+    change = delegating.Delegate(facts, to, parsed.day)
+    done = await (delegating.delegate if to else delegating.revoke)(desk.ctx, change)
+    await desk.say(job, answer(done))
+
+
+async def _break_glass(desk: Desk, job: Job, parsed: Command) -> None:
+    facts = await desk.directory.facts(job.heard.user, job.heard.team)
+    await desk.say(job, answer(await breaking.break_glass(desk.ctx, BreakGlass(parsed.target, facts, parsed.text))))
+
+
 async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
@@ -246,6 +267,8 @@ HANDLERS: Final[Mapping[str, Callable[[Desk, Job, Command], Awaitable[None]]]] =
     "done": _done,
     "audit": _audit,
     "why": _why,
+    "break-glass": _break_glass,
+    "delegate": _delegate,
     "budget": _budget,
     "costs": _costs,
     "stop": _switch,

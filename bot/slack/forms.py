@@ -6,6 +6,7 @@ Pure: the answer depends on the payload and the policy, and errors come back und
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -134,6 +135,33 @@ def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] |
     if limit and not cap_usd:
         errors["cap"] = "A limit is an amount above zero, such as $80."
     return errors or (typed, cap_usd)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An approval with changes: the option's token (empty: the first), a shorter time, a limit, the typed amount."""
+
+    token: str
+    hours: Decimal | None
+    cap_usd: Decimal | None
+    typed: str | None
+
+
+def read_change(values: Mapping[str, Any], policy: Policy) -> Change | Errors:
+    """The fields of an approval with changes, or what cannot be read. What is allowed is judged later."""
+    time, limit, typed = (field_text(values, name) for name in ("hours", "cap", "amount"))
+    errors: Errors = {}
+    hours = None
+    try:
+        hours = KEYS["hours"].read(time, policy)["hours"] if time else None
+    except BadWord as error:
+        errors["hours"] = str(error)[:300]
+    cap_usd = read_amount(limit) if limit else None
+    if limit and not cap_usd:
+        errors["cap"] = "A limit is an amount above zero, such as $80."
+    if typed and read_amount(typed) is None:
+        errors["amount"] = "That is not an amount of money; write it as 123.45 or $123.45."
+    return errors or Change(field_text(values, "offer"), hours, cap_usd, typed or None)
 
 
 def field_text(values: Mapping[str, Any], block: str) -> str:

@@ -1,6 +1,7 @@
 """The dialogs: asking for GPUs or for more time, the reason of a rejection, and the amount of an expensive approval.
 
-The private metadata of a dialog about a decision is the button's opaque token and nothing else.
+The private metadata of a dialog about a decision is the button's opaque token, with the digest of what its approver saw
+and the time they set, where somebody changed something.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any, Final
 from bot.blockkit import plain
 from bot.rules.grammar_words import LIMIT_WORDS
 from bot.rules.policy import Policy
-from bot.rules.wording import hours, rate, usd
+from bot.rules.wording import hours, rate, short_hours, usd
 from bot.slack.blocks.parts import Block, code, context, dollars, person, safe, section
+from ledger.reads import RequestView
 from providers.gpus import GPUS
 
 PROVISION: Final = "provision"
@@ -22,6 +24,7 @@ REJECT: Final = "reject"
 AMOUNT: Final = "amount"
 PLAN: Final = "plan"
 EXTEND: Final = "extend"
+CHANGE: Final = "change"
 
 INPUT_MAX: Final = 3_000
 _GPU_OPTIONS: Final = 100
@@ -128,6 +131,30 @@ def amount(token: str, spend: Spend, problem: str = "") -> View:
         context("The approval is recorded under your name."),
     ]
     return _modal(AMOUNT, "Confirm the amount", "Approve", blocks, token)
+
+
+def offers_of(view: RequestView) -> list[tuple[str, str]]:
+    """`(the button's token, what it approves)` of each option that can still be chosen, the best one first."""
+    names = {one.id: f"#{one.rank} {one.offer_id} {usd(one.expected_usd)}" for one in view.options}
+    chosen = view.request.chosen_option_id
+    return [
+        (token.token, names[token.option_id])
+        for token in sorted(view.tokens, key=lambda one: list(names).index(one.option_id or "") if one.option_id else 0)
+        if token.action == "approve" and token.option_id in names and chosen in (None, token.option_id)
+    ]
+
+
+def change(meta: str, offers: Sequence[tuple[str, str]], most_hours: Decimal) -> View:
+    """An approval with changes: another shown offer, a shorter time, a lower limit; each may stay as it is."""
+    shown = [_option(token, label) for token, label in offers][:_GPU_OPTIONS]
+    first = next((one for one in shown if one["value"] == meta.partition("/")[0]), shown[0])
+    blocks = [
+        _input("offer", "Offer", _select(shown, "Offer", initial=first)),
+        _input("hours", "For how long", _text(short_hours(most_hours)), optional=True, hint="Shorter, never longer."),
+        _input("cap", "Limit for the total", _text("$80"), optional=True, hint="Lower, never above the worst case."),
+        context("The requester is told what you changed. The approval is recorded under your name."),
+    ]
+    return _modal(CHANGE, "Approve with changes", "Approve", blocks, meta)
 
 
 def _modal(callback: str, title: str, submit: str, blocks: list[Block], metadata: str) -> View:

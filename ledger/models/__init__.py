@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import event, inspect
 
-from ledger.models.asking import Approval, GrantRow, Option, Quote, Request, Token
+from ledger.models.asking import Approval, Delegation, GrantRow, Option, Quote, Request, Token
 from ledger.models.base import Base, Claimable
 from ledger.models.costing import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
 from ledger.models.doors import ApiAnswer, ApiKey, BudgetLimit, Consumer
@@ -30,6 +30,7 @@ __all__ = [
     "BudgetLimit",
     "Claimable",
     "Consumer",
+    "Delegation",
     "Disk",
     "EntrySeal",
     "Event",

@@ -123,11 +123,30 @@ class Approval(Base):
     hours: Mapped[str | None] = mapped_column(SafeString(24))
     replacements: Mapped[int] = mapped_column(Integer, default=0)
     confirmed_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    #: In whose place the approver decided; None: in their own right.
+    on_behalf_of: Mapped[str | None] = mapped_column(SafeString(96))
+    #: What exactly was approved: request, quote, offer, caps and hours.
+    digest: Mapped[str | None] = mapped_column(SafeString(64))
     reason: Mapped[str] = mapped_column(SafeText, default="")
     rule: Mapped[str] = mapped_column(SafeText, default="")
     at: Mapped[datetime] = mapped_column(UtcDateTime)
 
     __table_args__ = (UniqueConstraint("request_id", "quote_version", "approver"),)
+
+
+class Delegation(Base):
+    """One person who decides in another one's place until a moment, or until it is taken back."""
+
+    __tablename__ = "delegations"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    delegator: Mapped[str] = mapped_column(SafeString(96), index=True)
+    delegate: Mapped[str] = mapped_column(SafeString(96), index=True)
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    made_by: Mapped[str] = mapped_column(SafeString(96))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_by: Mapped[str | None] = mapped_column(SafeString(96))
 
 
 class GrantRow(Base):

@@ -89,6 +89,7 @@ async def tables(db: Database) -> set[str]:
 LATER = {
     "budget_limits",
     "disks",
+    "delegations",
     "turns",
     "consumers",
     "api_keys",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from decimal import Decimal
 
 import pytest
@@ -71,3 +72,31 @@ def test_costs_are_those_of_the_month_unless_another_view_is_named() -> None:
         found = parse(line)
         assert isinstance(found, Command)
         assert found.action == view
+
+
+def test_who_decides_in_ones_place_and_what_starts_at_once() -> None:
+    for line, action, target in (
+        ("delegate", "list", ""),
+        ("delegate LIST", "list", ""),
+        ("delegate off", "off", ""),
+        ("delegate <@U0DAVE|dave> until 2026-12-01", "set", "slack:U0DAVE"),
+        ("delegate operator:ada 2026-12-01", "set", "operator:ada"),
+    ):
+        found = parse(line)
+        assert isinstance(found, Command)
+        assert (found.action, found.target) == (action, target)
+        assert found.day == (date(2026, 12, 1) if action == "set" else None)
+    glass = parse('break-glass 4k7m2p for="the demo is down"')
+    assert isinstance(glass, Command)
+    assert (glass.target, glass.text) == ("4k7m2p", "the demo is down")
+    for line, word in (
+        ("delegate off now", "now"),
+        ("delegate bob until 2026-12-01", "bob"),
+        ("delegate U0DAVE", ""),
+        ("delegate U0DAVE 2026-12-01 soon", "soon"),
+        ("delegate U0DAVE until friday", "friday"),
+        ("break-glass 4k7m2p", ""),
+    ):
+        wrong = parse(line)
+        assert isinstance(wrong, GrammarError), line
+        assert wrong.word == word

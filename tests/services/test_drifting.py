@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from typing import cast
 
 from bot.rules.switching import Order
 from bot.services import drifting, switching
@@ -13,8 +14,10 @@ from ledger.courses import running
 from ledger.db import Database
 from ledger.models import Option, Request
 from ledger.states import RequestState, SessionState
+from providers.base import Listing, Provider
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import SteppedClock
+from tests.support.interposed import InFront
 from tests.support.world import ALICE, BOB, World, checked_world, facts
 
 
@@ -149,3 +152,43 @@ async def test_extensions_and_machines_before_count_in_what_was_approved_and_spe
         earlier = replace(one, elsewhere_usd=Decimal(3), estimate={})
         assert drifting.course_of(earlier, w.clock.now()).spent_usd == course.spent_usd + 3
         assert await drifting.drift_due(w.ctx) == 0
+
+
+class Dearer(InFront):
+    """The cloud bills so many times what it did."""
+
+    factor = Decimal(1)
+
+    async def list(self) -> Listing:
+        found: Listing = await self.inner.list()
+        items = tuple(replace(one, price_usd_h=(one.price_usd_h or 0) * self.factor) for one in found.items)
+        return replace(found, items=items)
+
+
+async def test_a_price_above_the_cap_ends_it_whatever_is_answered_about_its_cost(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.wrap("vast", lambda inner: cast("Provider", Dearer(inner)))
+        request_id = await w.running(candidates=("vast",), hours=Decimal(4))
+        cloud = cast("Dearer", w.ctx.providers["vast"])
+        cloud.factor = Decimal("1.05")  # Inside the cap: seen, and asked about where the figure is too high.
+        await w.tick()
+        assert await session_state(w) is SessionState.RUNNING
+        await cheaper(w)
+        await drifting.drift_due(w.ctx)
+        (one,) = await asked(w)
+        assert one.state is RequestState.PENDING
+        cloud.factor = Decimal("1.2")  # Above it: no answer to that question could cover the price.
+        await w.tick()
+        books = await w.books()
+        assert [row.outcome_code for row in books.instances] == ["billed_above_cap"]
+        assert (await w.decide(one.id, BOB)).code == "approved"  # A figure is confirmed, and nothing is bought by that.
+        assert len((await w.books()).grants) == len(books.grants)
+        assert await drifting.drift_due(w.ctx) == 0
+        cloud.factor = Decimal(1)
+        await w.run(150, 30)
+        view = await w.view(request_id)
+        assert [row.state.value for row in view.instances] == ["gone"]
+        assert view.request.state is RequestState.PENDING  # People are asked again, with the offers of now.
+        assert "billed" in view.request.outcome or "bills" in view.request.outcome

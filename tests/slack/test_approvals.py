@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from bot.practice.reader import all_text, buttons
 from bot.rules.tiers import ApprovalTier
 from ledger.states import RequestState
@@ -50,3 +52,48 @@ async def test_where_slack_only_notifies_nothing_decides_and_a_stale_button_says
     first = min((await stage.w.books()).requests, key=lambda one: one.created_at)
     assert first.state is RequestState.PENDING
     assert (await stage.w.books()).approvals == ()
+
+
+async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage) -> None:
+    await stage.replaced(two_approvers_above_usd=Decimal("0.01"))
+    day = f"{stage.w.clock.now():%Y-%m-%d}"
+    for line, said in (
+        ("delegate @dave until tomorrow", "is not a day"),
+        ("delegate @dave", "through which day"),
+        ("delegate nobody until 2026-12-01", "is nobody"),
+        (f"delegate @dave until {day} {day}", "one person and one day"),
+        ("delegate list now", "takes no words"),
+    ):
+        outcome = await stage.command("bob", f"/gpu {line}")
+        assert said in str(outcome.response), line
+    await stage.command("alice", f"/gpu delegate @dave until {day}")
+    assert "as approvers can name a delegate" in private(stage, "alice").text
+    await stage.command("bob", f"/gpu delegate @dave until {day}")
+    assert "<@U0BOB> lets <@U0DAVE> decide" in private(stage, "bob").text
+    await stage.command("carol", "/gpu delegate list")
+    assert "<@U0DAVE> decides for <@U0BOB>" in private(stage, "carol").text
+    message = await stage.ask("/gpu provision 1x4090 6h for=x")
+    stale = stage.approve_button(message)
+    await stage.click("dave", message, "change")
+    view = stage.ws.view("dave")
+    assert view is not None
+    await stage.submit("dave", {"hours": "3h", "cap": "$9000"})
+    again = stage.ws.view("dave")
+    assert again is not None
+    assert "can be lowered, not raised" in all_text(again)
+    await stage.click("dave", message, "change")
+    await stage.submit("dave", {"hours": "3h"})
+    shown = all_text(stage.ws.now(message))
+    assert "shortened it to 3 hours" in shown
+    assert "<@U0DAVE> in the place of <@U0BOB>" in shown
+    (request,) = (await stage.w.books()).requests
+    await stage.click("carol", message, stale)  # What she clicks is what the message said before.
+    assert "changed this since you looked" in private(stage, "carol").text
+    fresh = stage.ws.now(message)
+    await stage.click("carol", fresh, stage.approve_button(fresh))
+    (grant,) = (await stage.w.books()).grants
+    assert grant.hours == "3"
+    assert "approved with changes: 3 hours instead of 6 hours" in stage.ws.dm_messages("alice")[-1].text
+    await stage.command("bob", "/gpu delegate off")
+    assert "Nobody decides for you from now on" in private(stage, "bob").text
+    assert request.id == grant.request_id

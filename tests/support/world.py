@@ -31,6 +31,7 @@ from bot.services import (
     switching,
 )
 from bot.services.catalog import Catalog
+from bot.services.changes import standing
 from bot.services.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
 from bot.services.context import Context, Hints
 from bot.services.ports import Delivered, DeliveryFailed, Reached
@@ -154,6 +155,9 @@ class World:
         """Click a button as somebody."""
         rank = changes.pop("rank", 1)
         token = await self.token(request_id, action, rank)
+        if action == "approve" and "seen" not in changes:
+            view = await self.view(request_id)
+            changes["seen"] = standing(view.request, view.approvals).digest
         return await approvals.decide(self.ctx, Decide(token, facts(actor), **changes))
 
     async def cancel(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import date, datetime
+from typing import Annotated, Any
 
 from fastapi import APIRouter
+from pydantic import Field
 
 from bot.api.desk import AtDesk, caller, refusals
-from bot.api.routes.requests import Named, found
-from bot.api.schemas import Out
-from bot.rules.scopes import Scope
-from bot.services import explaining
+from bot.api.once import Repeat, once
+from bot.api.problems import Refused
+from bot.api.routes.requests import Named, done, found
+from bot.api.schemas import Done, In, Out
+from bot.rules.approval import DeciderFacts
+from bot.rules.scopes import BadHolder, Scope, person
+from bot.services import access, delegating, explaining
+from bot.services.breaking import BreakGlass, break_glass
+from bot.services.commands import Reply
 from bot.services.consumers import Principal
 from ledger.states import RequestState
 
 router = APIRouter(prefix="/api/v1", tags=["approvals"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
+Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
+Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 
 
 class WhyOut(Out):
@@ -39,3 +48,64 @@ async def why(desk: AtDesk, who: Reader, request: Named) -> WhyOut:
     """Which rule of the policy asks for the approval of a request, who may give it, and what was waived."""
     row, _ = await found(desk, who, request)
     return WhyOut.model_validate(await explaining.why(desk.ctx, row.id))
+
+
+class DelegationIn(In):
+    """Who decides in your place (a Slack id or operator:ada), and the last day of it in UTC."""
+
+    delegate: Annotated[str, Field(max_length=90, examples=["U012AB3CD"])]
+    until: Annotated[date, Field(examples=["2026-12-01"])]
+
+
+class DelegationOut(Out):
+    """One person who decides in another one's place until a moment."""
+
+    id: str
+    delegator: str
+    delegate: str
+    until: datetime
+    created_at: datetime
+
+
+@router.get("/delegations", responses=refusals())
+async def delegations(desk: AtDesk, who: Reader) -> list[DelegationOut]:
+    """Who decides for whom now: one's own in both directions; all of them for those who decide."""
+    everything = access.sees_all(desk.ctx.policy, who)
+    rows = await delegating.listing(desk.ctx, who.actor, everything=everything)
+    return [DelegationOut.model_validate(row) for row in rows]
+
+
+@router.put("/delegations", responses=refusals(409))
+async def delegate(desk: AtDesk, who: Decider, body: DelegationIn) -> Done:
+    """Let one person decide in your place through a day, instead of whoever did. It is never passed on."""
+    try:
+        to = person(body.delegate)
+    except BadHolder as error:
+        raise Refused(Reply(False, "bad_delegate", str(error))) from error
+    command = delegating.Delegate(DeciderFacts(who.actor), to, body.until)
+    return done(await delegating.delegate(desk.ctx, command))
+
+
+@router.delete("/delegations", responses=refusals(409))
+async def revoke(desk: AtDesk, who: Decider) -> Done:
+    """Take it back: from now on nobody decides in your place."""
+    return done(await delegating.revoke(desk.ctx, delegating.Delegate(DeciderFacts(who.actor))))
+
+
+class BreakGlassIn(In):
+    """Why it cannot wait, and which option; the first one if it is not said."""
+
+    reason: Annotated[str, Field(max_length=4000)] = ""
+    offer_id: Annotated[str, Field(max_length=256)] | None = Field(default=None, examples=["vast:30406190"])
+
+
+@router.post("/requests/{request}/break-glass", response_model=Done, responses=refusals(404, 409))
+async def start_without(desk: AtDesk, who: Asker, request: Named, body: BreakGlassIn, key: Repeat) -> Any:
+    """Start one's own request without an approval, where the policy names you; everybody who decides is told."""
+    row, _ = await found(desk, who, request)
+    command = BreakGlass(row.id, DeciderFacts(who.actor), body.reason, body.offer_id)
+
+    async def act(_command: str) -> tuple[int, Done]:
+        return 200, done(await break_glass(desk.ctx, command), url=f"/api/v1/requests/{row.id}")
+
+    return await once(desk, who, key, f"POST /requests/{row.id}/break-glass {body.model_dump_json()}", act)

@@ -15,11 +15,12 @@ from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, Request
 from bot.api.views import request_out
 from bot.rules.approval import DeciderFacts, Decision
 from bot.rules.consumers import of as limits_of
+from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import Scope
 from bot.services import access, approvals, deciding, mandates, provisioning
 from bot.services.commands import Cancel, Provision, Reply
 from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, completed, read_job
+from bot.services.portable import BadJob, JobDocument, completed, plain, read_job
 from ledger.models import Request, Session
 from ledger.reads import request_view, requests_page
 from ledger.values import Actor, ActorKind
@@ -40,7 +41,7 @@ async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session
     """What an id names, when the principal may see it; the one check of every route with an id."""
     try:
         async with desk.ctx.db.read() as tx:
-            return await access.find(tx, desk.ctx.policy, who, text)
+            return await access.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now())
     except LookupError as error:
         raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
 
@@ -92,7 +93,7 @@ async def requests(
 ) -> Page[RequestSummary]:
     """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
     async with desk.ctx.db.read() as tx:
-        names = await access.visible(tx, desk.ctx.policy, who)
+        names = await access.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now())
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
     items = [RequestSummary.model_validate(row) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
@@ -120,12 +121,22 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
         typed_amount=body.amount,
         cap_usd=Decimal(body.cap_usd) if body.cap_usd else None,
         reason=body.reason,
+        hours=time_of(desk, body.hours),
+        seen=body.digest,
     )
 
     async def decide(_command: str) -> tuple[int, Done]:
         return 200, done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}")
 
     return await once(desk, who, key, f"POST /requests/{row.id}/approve {body.model_dump_json()}", decide)
+
+
+def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
+    """Hours as every door takes them; `Refused` for what is no time."""
+    try:
+        return None if said is None else KEYS["hours"].read(plain(said), desk.ctx.policy)["hours"]
+    except BadWord as error:
+        raise Refused(Reply(False, "bad_word", str(error))) from error
 
 
 @router.post("/requests/{request}/reject", responses=refusals(404, 409))

@@ -26,6 +26,7 @@ from bot.slack.blocks.parts import (
     section,
     when,
 )
+from bot.slack.blocks.reply import mentioned
 from ledger.values import short_id
 
 #: Values of one group, and sessions of one list.
@@ -157,6 +158,9 @@ def _notes(found: DigestDocument) -> list[Block]:
             for one in found.orphans[:VALUES]
         )
         told.append(f"{_ORPHAN} *Orphans found* ({found.orphans_in_all}): {each}")
+    if found.broken_glass:
+        each = "\n".join(mentioned(safe(one, 300)) for one in found.broken_glass[:VALUES])
+        told.append(f":rotating_light: *Started without an approval*\n{each}")
     if found.unreconciled:
         each = "\n".join(safe(one, 200) for one in found.unreconciled[:VALUES])
         told.append(f":mag: *Not confirmed by the cloud's bill*\n{each}")

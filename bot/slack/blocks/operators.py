@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bot.rules.wording import rate
 from bot.slack.blocks.parts import Message, code, safe, section, when
+from bot.slack.blocks.reply import mentioned
 from ledger.models import Stray
 from ledger.states import StrayState
 
@@ -25,5 +26,5 @@ def stray_found(stray: Stray) -> Message:
 
 def page(sentence: str) -> Message:
     """A page to the operators."""
-    text = f":rotating_light: {safe(sentence, 2_500)}"
+    text = f":rotating_light: {mentioned(safe(sentence, 2_500))}"
     return Message(text, (section(text),))

@@ -15,8 +15,13 @@ _SLACK_REF: Final = re.compile(r"\bslack:(?:[TE][A-Z0-9]{1,20}/)?([UW][A-Z0-9]{2
 def answer(reply: Reply) -> Message:
     """A service's sentence. It may repeat what somebody typed, so it is escaped like any foreign text."""
     mark = ":white_check_mark:" if reply.ok else ":information_source:"
-    text = _SLACK_REF.sub(r"<@\1>", safe(reply.sentence, 2_000)) or "Done."
+    text = mentioned(safe(reply.sentence, 2_000)) or "Done."
     return Message(text, (section(f"{mark} {text}"),))
+
+
+def mentioned(text: str) -> str:
+    """Escaped text with the Slack users that it names as mentions."""
+    return _SLACK_REF.sub(r"<@\1>", text)
 
 
 def said(sentence: str) -> Message:

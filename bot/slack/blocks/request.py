@@ -11,12 +11,14 @@ from typing import Final
 from bot.blockkit import quote_block
 from bot.rules.approval import SLACK_OFF
 from bot.rules.authority import ANYBODY, asked
+from bot.rules.breaking import BREAK_GLASS
 from bot.rules.checkpoints import choice
 from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force
 from bot.rules.standing import STANDING_PREFIX
 from bot.rules.tiers import Mandate
 from bot.rules.wording import hours, plural, rate, usd
+from bot.services import changes
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
 from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
@@ -39,6 +41,7 @@ from bot.slack.blocks.parts import (
     section,
     when,
 )
+from bot.slack.blocks.reply import mentioned
 from ledger.models import Approval, Request
 from ledger.reads import RequestView
 from ledger.states import RequestState
@@ -46,6 +49,7 @@ from ledger.values import JobRequest, short_id
 
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
+CHANGE: Final = "change"
 OVERRIDE: Final = "override_12h"
 EXTEND: Final = "extend"
 DRIFT: Final = "drift_reconfirm"
@@ -175,6 +179,9 @@ def _rule(view: RequestView, who: Asked) -> list[str]:
     if votes or request.required_approvals > 1:
         by = f" ({_names(votes)})" if votes else ""
         told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
+    stands = changes.standing(request, view.approvals)
+    if stands.hours is not None:
+        told.append(f"An approver has shortened it to {hours(stands.hours)}.")
     told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
     if not who.here:
         told.append(f"{SLACK_OFF.sentence} {code(f'gpu-shopper approve {short_id(request.id)}')}")
@@ -192,14 +199,23 @@ def request_buttons(view: RequestView) -> list[Block]:
 
 def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool) -> list[Block]:
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
-    by_rank = {option.rank: option.id for option in view.options}
+    by_rank = {option.rank: option for option in view.options}
+    stands = changes.standing(view.request, view.approvals)
+    # Whoever clicks on a message from before the change changes nothing.
+    mark = f"/{stands.digest}" if stands.is_changed else ""
     made: list[Block] = []
     for one in lines if approve else ():
-        token = by_option.get(by_rank[one.rank])
+        token = by_option.get(by_rank[one.rank].id)
         if token is not None:
-            label = f"Approve {one.name}, expected {usd(one.expected_usd)}"
-            text = f"Approve #{one.rank} {one.offer.cloud} {usd(one.expected_usd)}"
-            made.append(button(text, f"{APPROVE}:{one.rank}", token, style="" if made else "primary", label=label))
+            time_h = changes.most_hours(view.request, view.approvals)
+            expected = usd(changes.amounts(view.request, by_rank[one.rank], time_h)[0])
+            label = f"Approve {one.name}, expected {expected}"
+            text = f"Approve #{one.rank} {one.offer.cloud} {expected}"
+            style = "" if made else "primary"
+            made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
+    if made and view.request.kind == changes.PROVISION:
+        label = "Approve with a shorter time, a lower limit or another offer"
+        made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
         said = f"Allow {hours(JobRequest.from_json(view.request.job).hours)}"
         ask = confirm("More than the usual time", f"{said}? The spend itself is approved separately.", said[:30])
@@ -235,7 +251,8 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
 
 def _by_policy(request: Request) -> list[str]:
     """The policy's own rule and who signed for it, where the policy approved by itself."""
-    return [safe(request.rule, SENTENCE_MAX)] if (request.decided_by or "").startswith(STANDING_PREFIX) else []
+    alone = (request.decided_by or "").startswith(STANDING_PREFIX) or request.rule.startswith(BREAK_GLASS)
+    return [mentioned(safe(request.rule, SENTENCE_MAX))] if alone else []
 
 
 def _bought(one: Line, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
@@ -276,7 +293,12 @@ def _votes(view: RequestView) -> list[Approval]:
 
 
 def _names(votes: list[Approval]) -> str:
-    return " and ".join(person(vote.approver) for vote in votes[:4])
+    return " and ".join(_voter(vote) for vote in votes[:4])
+
+
+def _voter(vote: Approval) -> str:
+    place = f" in the place of {person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
+    return person(vote.approver) + place
 
 
 def _is_chosen(view: RequestView, option_id: str) -> bool:

@@ -1,0 +1,65 @@
+"""Break-glass: a person whom the policy names may start without an approval, for little, shortly, and loudly."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.approval import SLACK_OFF
+from bot.rules.authority import DeciderFacts
+from bot.rules.policy import Policy
+from bot.rules.wording import Verdict, hours, usd
+from ledger.values import ActorKind
+
+#: What the rule of a request begins with that was started without an approval.
+BREAK_GLASS: Final = "Break-glass:"
+
+
+def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str) -> Verdict:
+    """Whether somebody may start what they asked for themselves without anybody's approval."""
+    actor = who.actor
+    names = {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
+    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    named = bool(names & set(policy.break_glass)) and not names & set(policy.never_approve)
+    if not usable or not named or actor.kind is ActorKind.CONSUMER:
+        return Verdict(False, "no_break_glass", "The policy does not let you start without an approval.")
+    if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
+        return SLACK_OFF
+    if not own:
+        return Verdict(False, "not_yours", "Only who asked for it can start it without an approval.")
+    if not reason.strip():
+        return Verdict(False, "reason_needed", "Say why it cannot wait; everybody who decides will read it.")
+    if len(reason) > policy.max_reason_chars:
+        return Verdict(False, "reason_too_long", f"The reason is longer than {policy.max_reason_chars} characters.")
+    return Verdict(True, "break_glass", "")
+
+
+def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal) -> Verdict:
+    """Whether an option is cheap enough; `cap_usd` is the most that it may cost in all."""
+    if cap_usd <= 0 or expected_usd > cap_usd:
+        limit = hours(policy.break_glass_hours)
+        sentence = (
+            f"Without an approval it may cost {usd(cap_usd)} in {limit} at most, and this is expected to cost "
+            f"{usd(expected_usd)}; name a cheaper offer, or wait for the approval."
+        )
+        return Verdict(False, "above_break_glass", sentence)
+    return Verdict(True, "ok", "")
+
+
+def told(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str) -> str:
+    """What everybody reads."""
+    return (
+        f"{BREAK_GLASS} {person} started {what} without an approval, for {hours(time_h)} and at most {usd(cap_usd)}. "
+        f"Reason: {reason.strip()}"
+    )
+
+
+def audience(policy: Policy) -> tuple[str, ...]:
+    """The Slack people who are told directly: everybody who decides or administers, whether pinged otherwise or not."""
+    names = (
+        *policy.approvers,
+        *policy.may_approve_not_pinged,
+        *policy.budget_admins,
+        *(name for group in policy.approval_groups.values() for name in group),
+    )
+    return tuple(name for name in dict.fromkeys(names) if name[:1] in ("U", "W") and ":" not in name)

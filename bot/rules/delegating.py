@@ -1,0 +1,34 @@
+"""Who may let whom decide in their place, and until when."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+
+from bot.rules.authority import DeciderFacts, is_approver, is_same, linked
+from bot.rules.policy import Policy
+from bot.rules.wording import Verdict, plural
+from ledger.values import Actor, ActorKind
+
+
+def last_moment(until: date) -> datetime:
+    """The end of a day in UTC: what is given until a day holds through it."""
+    return datetime.combine(until + timedelta(days=1), time(), UTC)
+
+
+def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: date | None, now: datetime) -> Verdict:
+    """Whether somebody may name a person who decides in their place. Only what the policy gives can be passed on."""
+    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
+        return Verdict(False, "not_an_approver", "Only those whom the policy names as approvers can name a delegate.")
+    if to is None or until is None:
+        return Verdict(False, "bad_delegate", "Say who decides in your place, and until when: @who until 2026-12-01.")
+    if to.kind not in (ActorKind.SLACK, ActorKind.OPERATOR):
+        return Verdict(False, "bad_delegate", "Only a person can decide in somebody's place: @who or operator:ada.")
+    if any(is_same(one, to) for one in (who.actor, *linked(policy, who.actor))):
+        return Verdict(False, "own_delegate", "That is you; name somebody else.")
+    if {to.ref, to.id} & set(policy.never_approve):
+        return Verdict(False, "denied_delegate", "The policy says that this person never decides.")
+    if not now < last_moment(until) <= last_moment(now.date() + timedelta(days=policy.delegation_days)):
+        most = plural(policy.delegation_days, "day")
+        return Verdict(False, "bad_until", f"The last day must lie between today and {most} from now.")
+    return Verdict(True, "ok", "")

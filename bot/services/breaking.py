@@ -1,0 +1,147 @@
+"""Break-glass at work: the approval that is skipped is recorded as what it is, and everybody who decides is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules import breaking
+from bot.rules.approval import linked
+from bot.rules.authority import DeciderFacts
+from bot.rules.changing import covered
+from bot.rules.policy import Policy
+from bot.rules.spend import price_cap, total_cap
+from bot.services import approvals, budgets, changes
+from bot.services.commands import Reply
+from bot.services.context import Context
+from bot.services.paging import page_in
+from ledger.doors import Whose
+from ledger.events import announce, record
+from ledger.lookups import Ask, ask_of_request
+from ledger.models import Approval, Option, Request
+from ledger.moves import StaleMove, move
+from ledger.reads import resolve
+from ledger.states import NotificationKind, RequestState
+from ledger.values import Actor, JobRequest, new_id, short_id
+from ledger.weighing import shown_options
+from ledger.writes import Tx, amend
+
+KIND = "request.break_glass"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakGlass:
+    """Start one's own request now. `offer_id` is one of its options; None: the first one."""
+
+    request: str
+    decider: DeciderFacts
+    reason: str
+    offer_id: str | None = None
+
+
+async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
+    """Start without an approval, as far as the policy allows it. Code of success: `break_glass`."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            request, _ = await resolve(tx, command.request)
+            reply = await _judge(ctx, tx, await ask_of_request(tx, request.id), command, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    except StaleMove:
+        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+    if reply.ok:
+        for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
+            hint.set()
+    return reply
+
+
+async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datetime) -> Reply:
+    policy, who, request = ctx.policy, command.decider, ask.request
+    own = request.requester in Whose.of([who.actor, *linked(policy, who.actor)])
+    allowed = breaking.may_break_glass(policy, who, own=own, reason=command.reason)
+    if not allowed.allowed:
+        return Reply(False, allowed.code, allowed.sentence)
+    if request.kind != changes.PROVISION or request.state is not RequestState.PENDING or now >= request.expires_at:
+        return Reply(False, "not_waiting", f"Request {short_id(request.id)} does not wait for an approval now.")
+    options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
+    option = next((one for one in options if command.offer_id in (None, one.offer_id)), None)
+    if option is None:
+        sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
+        return Reply(False, "unknown_offer", sentence)
+    time_h, cover, expected_usd = _cover(policy, ask, option)
+    cheap = breaking.fits(policy, expected_usd, cover[1])
+    if not cheap.allowed:
+        return Reply(False, cheap.code, cheap.sentence)
+    spend = budgets.spend_of(policy, request, request.requester, cover, expected_usd)
+    room = await budgets.gate(ctx, tx, spend, now)
+    if not room.verdict.allowed:
+        return Reply(False, room.verdict.code, room.verdict.sentence)
+    said = breaking.told(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
+    await _start(ctx, tx, replace(ask, option=option), who.actor, (time_h, cover), command.reason, said, now)
+    await budgets.reserved(ctx, tx, spend, room, now)
+    await _shout(ctx, tx, request, said, now)
+    return Reply(True, "break_glass", f"It starts. {said}", {"request_id": request.id})
+
+
+def _cover(policy: Policy, ask: Ask, option: Option) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
+    """The hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
+    job = JobRequest.from_json(ask.request.job)
+    time_h = min(job.hours, policy.break_glass_hours)
+    expected_usd, worst_usd = changes.amounts(ask.request, option, time_h)
+    limits = [vote.limit_usd for vote in ask.limits if vote.limit_usd is not None]
+    total = total_cap(
+        min(worst_usd, policy.break_glass_usd),
+        asked_usd=job.budget_cap_usd,
+        approver_usd=min(limits, default=None),
+        spent_usd=ask.spent_usd,
+    )
+    return time_h, (price_cap(option.price_usd_h, policy, job.max_price_usd_h), total), expected_usd
+
+
+async def _start(
+    ctx: Context,
+    tx: Tx,
+    ask: Ask,
+    actor: Actor,
+    covers: tuple[Decimal, tuple[Decimal, Decimal]],
+    reason: str,
+    said: str,
+    now: datetime,
+) -> None:
+    request, option, (time_h, cover) = ask.request, ask.option, covers
+    offer_id = option.offer_id if option else ""
+    if ask.override is not None and ask.override.state is RequestState.PENDING:
+        closed = {"outcome": said, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        to = RequestState.CANCELLED
+        await move(tx, Request, ask.override.id, to, at=now, actor=actor, reason=said, values=closed)
+    # Whoever breaks the glass is the only one who answers for it, however many approvals it would have needed.
+    await amend(tx, Request, request.id, required_approvals=1, rule=said)
+    approval = Approval(
+        id=new_id("apr", now),
+        request_id=request.id,
+        quote_version=request.quote_version,
+        approver=actor.ref,
+        decision="approve",
+        option_id=option.id if option else None,
+        price_cap_usd_h=cover[0],
+        total_cap_usd=cover[1],
+        hours=f"{time_h.normalize():f}",
+        reason=reason,
+        rule=said,
+        digest=covered(request.id, request.quote_version, offer_id, cover, time_h),
+        at=now,
+    )
+    tx.add(approval)
+    await tx.flush()
+    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said)
+    await approvals.approved(ctx, tx, ask, approval, actor, now)
+
+
+async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetime) -> None:
+    """The channel, the operators and everybody who decides: each in a message of their own."""
+    kind, subject, body = NotificationKind.OPERATOR_PAGE, f"{request.id}/break_glass", {"text": said}
+    for destination in (request.channel, *breaking.audience(ctx.policy)):
+        await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+    await page_in(ctx, tx, subject, said, now)

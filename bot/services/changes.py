@@ -1,0 +1,65 @@
+"""What approvers change of a request: fewer hours, a lower limit, another offer; weighed, kept, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules import changing
+from bot.rules.changing import Standing
+from bot.services.offers import estimate_from_json
+from ledger.events import announce
+from ledger.models import Approval, Option, Request
+from ledger.states import NotificationKind
+from ledger.values import Actor, ActorKind, JobRequest, short_id
+from ledger.writes import Tx
+
+PROVISION = "provision"
+
+
+def standing(request: Request, votes: Sequence[Approval]) -> Standing:
+    """What the approvals of a request's current offers have made of it; `votes` may hold others too."""
+    mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
+    asked = JobRequest.from_json(request.job).hours
+    shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
+    limits = [one.limit_usd for one in mine if one.limit_usd is not None]
+    return Standing(
+        request.id,
+        request.quote_version,
+        min(shorter, default=None),
+        min(limits, default=None),
+    )
+
+
+def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
+    """The longest time that can be approved: what was asked for, or what an earlier approver left of it."""
+    return standing(request, votes).hours or JobRequest.from_json(request.job).hours
+
+
+def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
+    """The hours that an approval covers: the wanted ones where they are a shorter time."""
+    most = most_hours(request, votes)
+    return wanted if wanted is not None and wanted.is_finite() and 0 < wanted < most else most
+
+
+def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars of an option for so many hours."""
+    asked = JobRequest.from_json(request.job).hours
+    if time_h >= asked:
+        return option.expected_usd, option.worst_usd
+    return changing.shortened(estimate_from_json(option.estimate), asked, time_h)
+
+
+async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
+    """Tell the requester what the approval changed; they may end it when that is of no use to them."""
+    asked = JobRequest.from_json(request.job).hours
+    other = option.offer_id if option.rank > 1 else ""
+    said = changing.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other)
+    person = Actor.from_ref(request.requester)
+    if not said or person.kind is not ActorKind.SLACK:
+        return
+    short = short_id(request.id)
+    text = f"Your request {short} is approved with changes: {said}. If that is of no use: /gpu terminate {short}"
+    kind, subject = NotificationKind.REPLY, f"{request.id}/{request.quote_version}/changed"
+    await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body={"text": text})

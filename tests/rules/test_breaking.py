@@ -1,0 +1,59 @@
+"""Break-glass: nobody by default, and whoever is named starts their own request only, with a reason, for little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+
+from bot.rules import breaking
+from bot.rules.approval import SLACK_OFF
+from bot.rules.authority import DeciderFacts
+from bot.rules.policy import Policy
+from ledger.values import Actor, ActorKind
+
+DAVE = DeciderFacts(Actor(ActorKind.SLACK, "UDAVE", "T1"))
+ADA = DeciderFacts(Actor(ActorKind.OPERATOR, "ada"))
+POLICY = Policy(break_glass=("UDAVE", "operator:ada", "consumer:atlas"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "who", "own", "reason", "code"),
+    [
+        (Policy(), DAVE, True, "down", "no_break_glass"),
+        (POLICY, DAVE, True, "down", "break_glass"),
+        (POLICY, ADA, True, "down", "break_glass"),
+        (POLICY, DeciderFacts(Actor(ActorKind.CONSUMER, "atlas")), True, "down", "no_break_glass"),
+        (POLICY, DeciderFacts(Actor(ActorKind.SLACK, "UBOB", "T1")), True, "down", "no_break_glass"),
+        (replace(POLICY, never_approve=("UDAVE",)), DAVE, True, "down", "no_break_glass"),
+        (POLICY, replace(DAVE, is_guest=True), True, "down", "no_break_glass"),
+        (POLICY, replace(DAVE, known=False), True, "down", "no_break_glass"),
+        (replace(POLICY, allow_slack_decisions=False), DAVE, True, "down", SLACK_OFF.code),
+        (replace(POLICY, allow_slack_decisions=False), ADA, True, "down", "break_glass"),
+        (POLICY, DAVE, False, "down", "not_yours"),
+        (POLICY, DAVE, True, "  ", "reason_needed"),
+        (POLICY, DAVE, True, "x" * 501, "reason_too_long"),
+    ],
+)
+def test_who_may(policy: Policy, who: DeciderFacts, own: bool, reason: str, code: str) -> None:
+    assert breaking.may_break_glass(policy, who, own=own, reason=reason).code == code
+
+
+def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
+    assert breaking.fits(POLICY, Decimal(5), Decimal(5)).allowed
+    assert breaking.fits(POLICY, Decimal("5.01"), Decimal(5)).code == "above_break_glass"
+    assert not breaking.fits(POLICY, Decimal(0), Decimal(0)).allowed
+    assert breaking.told("operator:ada", "vast:1", Decimal(2), Decimal(5), " down ").endswith("Reason: down")
+    policy = Policy(
+        approvers=("UBOB", "operator:ada"),
+        may_approve_not_pinged=("UCEO",),
+        budget_admins=("UBOB",),
+        approval_groups={"finance": ("UFIN", "S0FIN")},
+    )
+    assert breaking.audience(policy) == ("UBOB", "UCEO", "UFIN")
+
+
+def test_its_time_is_inside_the_usual_one() -> None:
+    with pytest.raises(ValueError, match="break_glass_hours"):
+        Policy(break_glass_hours=Decimal(13)).validated()

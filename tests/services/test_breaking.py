@@ -1,0 +1,60 @@
+"""Break-glass at work: off by default, small, short, inside the budgets, and nobody who decides is left out."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from decimal import Decimal
+
+from bot.rules.digest import day_before
+from bot.services import digests, explaining
+from bot.services.breaking import BreakGlass, break_glass
+from bot.services.commands import Reply
+from ledger.states import RequestState
+from ledger.values import Actor
+from tests.services.test_decide import pending
+from tests.support.world import ALICE, BOB, CAROL, CHANNEL, DAVE, World, facts
+
+
+async def start(w: World, request_id: str, who: Actor = ALICE, reason: str = "demo is down", offer: str = "") -> Reply:
+    return await break_glass(w.ctx, BreakGlass(request_id, facts(who), reason, offer or None))
+
+
+async def test_a_named_person_starts_at_once_for_little_and_loudly(w: World) -> None:
+    w.tune(two_approvers_above_usd=Decimal("0.10"), budgets={"global": {"total": Decimal(0)}})
+    request_id = await pending(w, hours=Decimal(6), candidates=("vast",))
+    long = await pending(w, hours=Decimal(24), candidates=("runpod",))
+    assert (await start(w, request_id)).code == "no_break_glass"
+    w.tune(break_glass=(ALICE.id,), break_glass_usd=Decimal("0.05"), may_approve_not_pinged=(DAVE.id,))
+    assert (await start(w, "zzzzzz")).code == "unknown_id"
+    assert (await start(w, request_id, offer="vast:0")).code == "unknown_offer"
+    assert (await start(w, request_id)).code == "above_break_glass"
+    w.tune(break_glass_usd=Decimal(3))
+    assert (await start(w, request_id)).code == "over_budget"
+    assert (await w.books()).approvals == ()
+    w.tune(budgets={})
+    assert (await start(w, request_id)).code == "break_glass"
+    assert (await start(w, request_id)).code == "not_waiting"
+    assert (await w.decide(request_id, BOB)).code == "already_approved"
+    assert (await start(w, long)).code == "break_glass"
+    override = (await w.view(long)).override
+    assert override is not None
+    assert override.state is RequestState.CANCELLED
+    books = await w.books()
+    for grant in books.grants:
+        assert (Decimal(grant.hours), grant.total_cap_usd <= 3) == (Decimal(2), True)
+    assert {one.approver for one in books.approvals} == {ALICE.ref}
+    found = await explaining.why(w.ctx, request_id)
+    assert found.rule.startswith("Break-glass: ")
+    assert any("demo is down" in one for one in found.waived)
+    await w.settle()
+    told = {destination for _, subject, destination, _ in w.board.shown if subject == f"{request_id}/break_glass"}
+    assert told == {CHANNEL, BOB.id, CAROL.id, DAVE.id, "channel:operators"}
+    day = w.clock.now().date() + timedelta(days=1)
+    async with w.ctx.db.read() as tx:
+        document = await digests.digest(w.ctx, tx, day_before(date(day.year, day.month, day.day), "UTC"), weekly=False)
+    assert len(document.broken_glass) == 2
+    await w.run(40, 20)
+    session = (await w.view(request_id)).session
+    assert session is not None
+    assert session.deadline is not None
+    assert session.deadline - session.created_at < timedelta(hours=2, minutes=5)
