@@ -194,10 +194,10 @@ def request_buttons(view: RequestView) -> list[Block]:
     waits = view.override is not None and view.override.state is _R.PENDING
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
-    return _buttons(view, chosen or lines[:1], approve=not waits)
+    return _buttons(view, chosen or lines[:1], approve=not waits, change=False)
 
 
-def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool) -> list[Block]:
+def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change: bool = True) -> list[Block]:
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
     by_rank = {option.rank: option for option in view.options}
     stands = changes.standing(view.request, view.approvals)
@@ -213,7 +213,7 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool) -> list
             text = f"Approve #{one.rank} {one.offer.cloud} {expected}"
             style = "" if made else "primary"
             made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
-    if made and view.request.kind == changes.PROVISION:
+    if made and change and view.request.kind == changes.PROVISION:
         label = "Approve with a shorter time, a lower limit or another offer"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
