@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from bot.api.app import routes
@@ -87,7 +88,7 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
     sqlite_db: Database, clock: SteppedClock
 ) -> None:
     async with checked_world(sqlite_db, clock) as w:
-        w.tune(approvers=(BOB.id, "operator:ben"))
+        w.tune(approvers=(BOB.id, "operator:ben"), break_glass=("operator:eve",), break_glass_usd=Decimal(3))
         async with opened(w) as door:
             atlas, ben, caller = await door.key("atlas"), await door.key("operator:ben"), Caller(door)
             keep = {"hours": "2h", "reason": "training of last night"}
@@ -107,6 +108,11 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             )
             await w.settle()
             await w.run(40, 20)
+
+            eve = await door.key("operator:eve")
+            path, why = "/requests/{request}/break-glass", {"reason": "the demo is at nine"}
+            alone = await door.asked(eve, candidates=["vast"])
+            assert (await caller.post(eve, path, why, {"reason": "x"}, request=alone))["code"] == "break_glass"
 
             (session,) = (await door.call("GET", "/sessions", atlas)).json()["items"]
             name = {"session": str(session["id"])}
