@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import insert_for
 from ledger.locks import lock_family
-from ledger.models import BillLine, Instance, LedgerEntry, Stray
+from ledger.models import BillLine, Instance, LedgerEntry, Session, Stray
 from ledger.rollup import TOTAL, USED
 from ledger.states import InstanceState
 
@@ -51,6 +51,24 @@ async def account_of(tx: AsyncSession, instance_id: str) -> Account:
     await lock_family(tx, Instance, instance_id)
     (found,) = await _filled(tx, [await tx.get_one(Instance, instance_id, populate_existing=True)])
     return found
+
+
+async def used_by(
+    tx: AsyncSession, session_ids: Collection[str]
+) -> tuple[list[Instance], dict[str, dict[str | None, Decimal]]]:
+    """The instances of those of these sessions that are over, and what each session has used by instance."""
+    used = defaultdict[str, dict[str | None, Decimal]](dict)
+    query = select(Instance).join(Session, Session.id == Instance.session_id)
+    over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
+    rows = list(await tx.scalars(query.where(*over).order_by(Instance.id))) if session_ids else []
+    if rows:
+        mine = (LedgerEntry.session_id.in_({row.session_id for row in rows}), LedgerEntry.kind.in_(USED))
+        sums = select(LedgerEntry.session_id, LedgerEntry.instance_id, TOTAL).where(*mine)
+        for session_id, instance_id, usd in await tx.execute(
+            sums.group_by(LedgerEntry.session_id, LedgerEntry.instance_id)
+        ):
+            used[str(session_id)][instance_id] = usd
+    return rows, used
 
 
 async def corrected(tx: AsyncSession, instance_id: str) -> int:

@@ -165,7 +165,11 @@ class DiskOut(Out):
 
 
 class SessionOut(Out):
-    """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end."""
+    """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end.
+
+    One that is over at a cloud that does not say what it charged is `unreconciled`: it cost between `low_usd` and
+    `high_usd`.
+    """
 
     id: str
     request_id: str
@@ -176,6 +180,9 @@ class SessionOut(Out):
     cloud: str | None
     price_usd_h: Decimal | None
     cost_usd: Decimal
+    low_usd: Decimal | None = None
+    high_usd: Decimal | None = None
+    unreconciled: bool = False
     hours: Decimal
     created_at: datetime
     ready_at: datetime | None

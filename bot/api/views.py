@@ -27,6 +27,7 @@ from bot.services.context import Context
 from bot.services.holding import WAITS
 from bot.services.metering import cost_now
 from bot.services.offers import hold_line, offer_from_json
+from bot.services.reconciling import Range
 from ledger.models import Instance, Option
 from ledger.reads import RequestView, SessionView
 from ledger.states import LIVE_SESSION, RequestState
@@ -92,8 +93,10 @@ def _waiting(view: RequestView, names: tuple[str, ...]) -> Waiting:
     )
 
 
-def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -> SessionOut:
-    """A session; how to connect is for its owner."""
+def session_out(
+    ctx: Context, view: SessionView, now: datetime, *, mine: bool, between: Range | None = None
+) -> SessionOut:
+    """A session; how to connect is for its owner. `between` is what it can have cost where its cloud never says."""
     session, row = view.session, view.instance
     live = session.state in LIVE_SESSION
     shows_ssh = mine and row is not None and live
@@ -107,6 +110,9 @@ def session_out(ctx: Context, view: SessionView, now: datetime, *, mine: bool) -
         cloud=row.cloud if row else None,
         price_usd_h=row.price_usd_h if row else None,
         cost_usd=cost_now(ctx, view, now),
+        low_usd=between[0] if between else None,
+        high_usd=between[1] if between else None,
+        unreconciled=between is not None,
         hours=Decimal(session.hours),
         created_at=session.created_at,
         ready_at=session.ready_at,

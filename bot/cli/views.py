@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.api.schemas import RequestOut, RequestSummary, SessionOut
-from bot.rules.wording import hours, kept, rate, usd
+from bot.rules.wording import hours, kept, rate, unreconciled, usd
 from bot.services.told import TextTable, Told
 from ledger.values import short_id
 
@@ -94,6 +94,8 @@ def told_session(one: SessionOut) -> Told:
     """One session and how to connect."""
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
+    if one.low_usd is not None and one.high_usd is not None:
+        said.append(unreconciled(one.low_usd, one.high_usd))
     if one.deadline:
         said.append(f"Ends {when(one.deadline)} ({hours(one.hours)} as approved).")
     if one.ends_early_at:

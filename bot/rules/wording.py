@@ -27,6 +27,11 @@ def usd(amount_usd: Decimal) -> str:
     return f"-${-rounded:,.2f}" if rounded < 0 else f"${rounded:,.2f}"
 
 
+def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
+    """What is known of the cost of an end where the cloud does not say what it charged."""
+    return f"Unreconciled: its cloud does not say; between {usd(low_usd)} and {usd(high_usd)}."
+
+
 def rate(price_usd_h: Decimal) -> str:
     """Dollars per hour: cents above one dollar (`$12.40/h`), a tenth of a cent below it (`$0.368/h`)."""
     places = Decimal("0.01") if price_usd_h >= 1 else Decimal("0.001")

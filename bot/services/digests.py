@@ -26,7 +26,7 @@ from bot.services.breaking import KIND as BREAK_GLASS
 from bot.services.context import Context
 from bot.services.costs import shortened
 from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Running, Shares
-from bot.services.reconciling import bounds, is_silent
+from bot.services.reconciling import is_silent, ranges
 from ledger.disks import open_disks
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
@@ -158,12 +158,13 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
     """What ended at clouds that never say what they charged, with the least and most that it can have cost."""
     able = {name: provider.capabilities for name, provider in ctx.providers.items()}
     silent = [name for name, cloud in able.items() if is_silent(cloud)]
-    found = []
-    for row in (await gone_at(tx, silent, window.since, window.until))[:LISTED]:
-        between = bounds(ctx, row)
-        if between is not None and between[1] > 0:
-            found.append(f"{short_id(row.session_id)} at {row.cloud}: between {usd(between[0])} and {usd(between[1])}")
-    return tuple(found)
+    clouds = {row.session_id: row.cloud for row in await gone_at(tx, silent, window.since, window.until)}
+    between = await ranges(ctx, tx, clouds)
+    return tuple(
+        f"{short_id(one)} at {cloud}: between {usd(between[one][0])} and {usd(between[one][1])}"
+        for one, cloud in clouds.items()
+        if one in between
+    )[:LISTED]
 
 
 def _running(one: Held) -> Running:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -12,7 +13,7 @@ from bot.rules.wording import usd
 from bot.services.context import Context
 from bot.services.metering import BLIND_SWEEPS
 from bot.services.paging import OPERATORS
-from ledger.bills import Account, account_of, accounts, corrected, keep_lines
+from ledger.bills import Account, account_of, accounts, corrected, keep_lines, used_by
 from ledger.events import announce_once, record
 from ledger.models import Instance
 from ledger.states import NotificationKind
@@ -25,6 +26,9 @@ from providers.errors import ProviderError
 READ_BACK = timedelta(days=8)
 #: Ended instances that are compared at each look.
 COMPARED = timedelta(days=30)
+
+#: Dollars: the least and the most.
+Range = tuple[Decimal, Decimal]
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +148,7 @@ def is_silent(able: Capabilities) -> bool:
     return not able.free and (not able.charges or able.charges_derived)
 
 
-def bounds(ctx: Context, row: Instance) -> tuple[Decimal, Decimal] | None:
+def bounds(ctx: Context, row: Instance) -> Range | None:
     """The least and most that an instance that is gone can have cost; None where its cloud says what it charged, or
     charges nothing. What lies between is *unreconciled*.
     """
@@ -164,6 +168,28 @@ def bounds(ctx: Context, row: Instance) -> tuple[Decimal, Decimal] | None:
     least, most = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
     disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)
     return least + disk, most + disk
+
+
+async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:
+    """By session, the least and most that one which is over can have cost; only those of which that is not known.
+
+    What its instances at clouds that say what they charged have cost is in both.
+    """
+    rows, used = await used_by(tx, session_ids)
+    found: dict[str, Range] = {}
+    for row in rows:
+        between = bounds(ctx, row)
+        if between is not None:
+            low, high = found.get(row.session_id, (sum(used[row.session_id].values(), Decimal(0)),) * 2)
+            known = used[row.session_id].get(row.id, Decimal(0))
+            found[row.session_id] = low + between[0] - known, high + between[1] - known
+    return {session_id: (low, high) for session_id, (low, high) in found.items() if high > 0}
+
+
+async def range_of(ctx: Context, session_id: str) -> Range | None:
+    """The same of one session, from a read of its own."""
+    async with ctx.db.read() as tx:
+        return (await ranges(ctx, tx, (session_id,))).get(session_id)
 
 
 async def _alarm(tx: Tx, account: Account, now: datetime) -> None:

@@ -25,6 +25,7 @@ from bot.services import (
     mandates,
     planning,
     provisioning,
+    reconciling,
     sessions,
     switching,
 )
@@ -141,7 +142,9 @@ async def _status(desk: Desk, job: Job, parsed: Command) -> None:
     can_end = provider is None or provider.capabilities.terminate
     async with desk.ctx.db.read() as tx:
         asked = await mandates.mandate(tx, desk.ctx.policy, found.request.request, now)
-    await desk.say(job, status(found, desk.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked))
+    between = await reconciling.range_of(desk.ctx, view.session.id) if view else None
+    shown = status(found, desk.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked, between=between)
+    await desk.say(job, shown)
 
 
 async def _terminate(desk: Desk, job: Job, parsed: Command) -> None:

@@ -204,7 +204,7 @@ async def _session_held(ctx: Context, settings: SlackSettings, row: Notification
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    between = reconciling.bounds(ctx, view.instance) if view.instance else None
+    between = await reconciling.range_of(ctx, view.session.id)
     return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view), between), row.destination)
 
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from bot.api.schemas import SessionOut
+from bot.cli.views import told_session
+from bot.rules.wording import unreconciled
+from bot.services.reconciling import range_of
+from bot.services.sessions import status
+from bot.slack.blocks import owner
+from bot.slack.blocks.status import status as slack_status
 from ledger.db import Database
 from ledger.states import InstanceState
+from providers.base import Provider
 from tests.api.door import JOB, Door, code_of, opened
+from tests.services.test_reconciling import Silent
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
 
@@ -83,3 +94,32 @@ async def test_who_answers_for_a_program_asks_for_it(sqlite_door: Door) -> None:
     for key, consumer in ((eve, "atlas"), (atlas, "hermes"), (ada, "nobody")):
         refused = await door.call("POST", "/sessions", key, json={**JOB, "consumer": consumer})
         assert (refused.status_code, code_of(refused)) == (403, "not_yours")
+
+
+async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.use({"vast": cast("Provider", Silent(w.ctx.providers["vast"]))})
+        async with opened(w) as door:
+            atlas = await door.key("atlas")
+            session = await running(door, atlas)
+            live = (await door.call("GET", f"/sessions/{session}", atlas)).json()
+            assert (live["unreconciled"], live["low_usd"], live["high_usd"]) == (False, None, None)
+            w.clock.advance(1800)
+            assert (await door.call("DELETE", f"/sessions/{session}", atlas)).status_code == 202
+            await w.run(150, 15)
+            between = await range_of(w.ctx, session)
+            assert between is not None
+            one = SessionOut.model_validate((await door.call("GET", f"/sessions/{session}", atlas)).json())
+            (same,) = (await door.call("GET", "/sessions?live=false", atlas)).json()["items"]
+            assert SessionOut.model_validate(same) == one
+            assert (one.unreconciled, one.low_usd, one.high_usd) == (True, *between)
+            said = unreconciled(*between)
+            assert said in told_session(one).sentences
+            found, view = await status(w.ctx, session), await w.session(session)
+            assert (
+                said
+                in slack_status(found, w.ctx.policy, view.accrued_usd, w.clock.now(), mine=True, between=between).text
+            )
+            assert said in owner.ended(view, view.accrued_usd, between=between).text

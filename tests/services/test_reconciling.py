@@ -12,13 +12,16 @@ from typing import Any, cast
 import pytest
 
 from bot.services import reconciling
-from ledger.models import Instance
-from ledger.states import NotificationKind
+from ledger.db import Database
+from ledger.models import GrantRow, Instance
+from ledger.states import InstanceState, NotificationKind, SessionState
 from ledger.writes import book
 from providers.base import Capabilities, Charge, Provider
 from providers.errors import Unavailable
+from tests.support import rows
+from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront
-from tests.support.world import World
+from tests.support.world import World, world
 
 
 class Billed(InFront):
@@ -127,6 +130,7 @@ async def test_a_cloud_that_says_nothing_leaves_a_range_in_which_its_charge_lies
     between = reconciling.bounds(w.ctx, row)
     assert between is not None
     assert between[0] <= w.bill() <= between[1] < between[0] * 2
+    assert await reconciling.range_of(w.ctx, row.session_id) == between
     assert await reconciling.reconcile_due(w.ctx) == 0
     w.use({"vast": silent.inner})
     assert reconciling.bounds(w.ctx, row) is None
@@ -155,3 +159,29 @@ async def test_a_log_of_times_corrects_no_price_and_leaves_a_range(w: World, fro
     rounding = Decimal("0.000001")
     assert between[0] - rounding <= w.bill() <= between[1] + rounding
     assert between[0] <= after <= between[1]
+
+
+async def test_a_session_of_two_machines_counts_what_is_known_of_one(db: Database, clock: SteppedClock) -> None:
+    async with world(db, clock) as w:
+        w.use({"vast": cast("Provider", Silent(w.ctx.providers["vast"]))})
+        at, known = w.clock.now(), Decimal(3)
+        over = {"ended_at": at + timedelta(hours=1)}
+        async with w.ctx.db.write() as tx:
+            session = await rows.session(tx, SessionState.TERMINATED, at=at, **over)
+            live = await rows.session(tx, SessionState.RUNNING, at=at)
+            gone = {"state": InstanceState.GONE, "at": at, "sent_at": at, **over}
+            told = await rows.instance(tx, of=session, cloud="runpod", **gone)
+            under = await tx.get_one(GrantRow, told.grant_id)
+            silent = await rows.instance(tx, of=session, under=under, n=2, cloud="vast", **gone)
+            other = await rows.instance(tx, of=live, cloud="vast", **gone)
+            for key, row, amount in (("told", told, known), ("silent", silent, Decimal(50))):
+                await book(
+                    tx, key=key, kind="accrue", debit=f"session:{session.id}", credit=f"payable:{row.cloud}:x",
+                    amount_usd=amount, at=at, session_id=session.id, instance_id=row.id, component="gpu",
+                )  # fmt: skip
+        between = reconciling.bounds(w.ctx, silent)
+        assert between is not None
+        assert reconciling.bounds(w.ctx, other) is not None
+        async with w.ctx.db.read() as tx:
+            found = await reconciling.ranges(w.ctx, tx, [session.id, live.id])
+        assert found == {session.id: (between[0] + known, between[1] + known)}

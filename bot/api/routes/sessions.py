@@ -23,6 +23,7 @@ from bot.services.commands import Done as WorkDone
 from bot.services.commands import Extend, Reply, Switch, Terminate
 from bot.services.consumers import Principal
 from bot.services.portable import plain
+from bot.services.reconciling import ranges
 from ledger.models import Session
 from ledger.reads import session_view, sessions_page
 
@@ -42,8 +43,12 @@ async def sessions(
         names = await access.visible(tx, ctx.policy, who)
         own = await access.mine(tx, ctx.policy, who.actor)
         views = await sessions_page(tx, whose=names, live=live, before=cursor, limit=limit + 1)
+        between = await ranges(ctx, tx, [view.session.id for view in views[:limit]])
     now = ctx.clock.now()
-    items = [session_out(ctx, view, now, mine=view.session.owner in own) for view in views[:limit]]
+    items = [
+        session_out(ctx, view, now, mine=view.session.owner in own, between=between.get(view.session.id))
+        for view in views[:limit]
+    ]
     return Page[SessionOut](items=items, next_cursor=items[-1].id if len(views) > limit else None)
 
 
@@ -55,7 +60,8 @@ async def session(desk: AtDesk, who: Reader, session: Named) -> SessionOut:
     async with ctx.db.read() as tx:
         own = await access.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
-    return session_out(ctx, view, ctx.clock.now(), mine=row.owner in own)
+        between = (await ranges(ctx, tx, (row.id,))).get(row.id)
+    return session_out(ctx, view, ctx.clock.now(), mine=row.owner in own, between=between)
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 from urllib.parse import quote
 
-from bot.rules.wording import hours, rate
+from bot.rules.wording import hours, rate, unreconciled
 from bot.services.connecting import ssh_command
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
@@ -86,8 +86,8 @@ def ended(
     verb = "failed" if failed else "is confirmed gone"
     why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
     cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
-    if between is not None and between[1] > 0:
-        cost += f" _Unreconciled_: its cloud does not say; between {dollars(between[0])} and {dollars(between[1])}."
+    if between is not None:
+        cost += f" {safe(unreconciled(*between))}"
     if able is not None and able.free:
         cost = _free_hours(view.instance)
     text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"

@@ -9,7 +9,7 @@ from bot.rules.authority import ANYBODY
 from bot.rules.deadlines import left, termination_policy
 from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
-from bot.rules.wording import kept
+from bot.rules.wording import kept, unreconciled
 from bot.services.agents import agent_view
 from bot.services.connecting import ssh_command
 from bot.services.holding import WAITS
@@ -29,10 +29,12 @@ def status(
     mine: bool,
     can_end: bool = True,
     mandate: Mandate = ANYBODY,
+    between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
     """The request as its message shows it, without buttons, then the countdown and what ends the session.
 
-    Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it.
+    Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it. `between`: the least and
+    most that it can have cost where the cloud never says.
     """
     shown = request.request_message(found.request, policy, cost_usd, mandate=mandate)
     blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
@@ -44,6 +46,8 @@ def status(
             lines.append(f"Ends {when(view.session.deadline)}" + _countdown(view.session, now))
         if cost_usd is not None:
             lines.append(f"Cost so far {dollars(cost_usd)}.")
+        if between is not None:
+            lines.append(safe(unreconciled(*between)))
         row = view.instance
         if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
