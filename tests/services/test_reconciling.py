@@ -165,11 +165,11 @@ async def test_a_session_of_two_machines_counts_what_is_known_of_one(db: Databas
     async with world(db, clock) as w:
         w.use({"vast": cast("Provider", Silent(w.ctx.providers["vast"]))})
         at, known = w.clock.now(), Decimal(3)
-        over = {"ended_at": at + timedelta(hours=1)}
+        over: dict[str, Any] = {"ended_at": at + timedelta(hours=1)}
         async with w.ctx.db.write() as tx:
             session = await rows.session(tx, SessionState.TERMINATED, at=at, **over)
             live = await rows.session(tx, SessionState.RUNNING, at=at)
-            gone = {"state": InstanceState.GONE, "at": at, "sent_at": at, **over}
+            gone: dict[str, Any] = {"state": InstanceState.GONE, "at": at, "sent_at": at, **over}
             told = await rows.instance(tx, of=session, cloud="runpod", **gone)
             under = await tx.get_one(GrantRow, told.grant_id)
             silent = await rows.instance(tx, of=session, under=under, n=2, cloud="vast", **gone)
