@@ -44,6 +44,15 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
     return found
 
 
+def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Decimal) -> Decimal:
+    """What to add when the rate changes, so that the running hour, which is booked at the new rate, is right in sum.
+
+    Its part before the change cost the old rate. Less than nothing when the rate rose.
+    """
+    seconds = Decimal(str(max(at - start, timedelta(0)) / timedelta(seconds=1)))
+    return _round((old_usd_h - new_usd_h) * (seconds - HOUR_S * completed(start, at)) / HOUR_S)
+
+
 def completed(start: datetime, until: datetime) -> int:
     """How many whole hours of [start, until) are over."""
     return max((until - start) // timedelta(seconds=HOUR_S), 0)

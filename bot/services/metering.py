@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billed import Billed, look
-from bot.rules.metering import completed, hour_suffix, is_booked, pieces, so_far
+from bot.rules.metering import completed, hour_suffix, is_booked, pieces, rate_step, so_far
 from bot.services.context import Context
 from bot.services.paging import alone
 from ledger.accruals import billable_instances, booked_keys, lock_billable
+from ledger.locks import lock_family
 from ledger.models import Instance, Stray
 from ledger.reads import SessionView
-from ledger.writes import Entry, Tx, book, book_all
+from ledger.writes import Entry, Tx, amend, book, book_all
 from providers.base import BillingRule, ObservedInstance
 
 #: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
@@ -90,6 +91,45 @@ def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: da
         "storage_until": after.storage_until,
         "unbilled_at": after.unbilled_at,
     }
+
+
+async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decimal, now: datetime) -> None:
+    """From now on an instance costs `price_usd_h`, in dollars per hour; what it used before keeps its rate.
+
+    What the first looks read is taken to have been billed from the start.
+    """
+    await lock_family(tx, Instance, instance_id)
+    row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    if row.price_usd_h == price_usd_h:
+        return  # Another replica saw it, too.
+    known_s = BLIND_SWEEPS * ctx.timing.sweep_s
+    if row.live_at is not None and now - row.live_at > timedelta(seconds=known_s):
+        await _split(ctx, tx, row, price_usd_h, now)
+    await amend(tx, Instance, row.id, price_usd_h=price_usd_h)
+
+
+async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
+    """Book the hours that are over, and what makes the running one right when it is booked at the new rate."""
+    start, old = row.billing_from, max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    if start is None or old <= 0:
+        return
+    await book_all(tx, accruals(ctx, row, _billed_until(row, now), final=False))
+    until = min(_billed_until(row, now), row.billing_until or now)
+    step = rate_step(start, until, old, max(price_usd_h - row.storage_usd_h, Decimal(0)))
+    mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
+    await book(
+        tx,
+        key=_key(row, "gpu", f"rate-{now:%Y%m%dT%H%M%S%f}"),
+        kind="true_up",
+        debit=mine if step > 0 else theirs,
+        credit=theirs if step > 0 else mine,
+        amount_usd=abs(step),
+        at=now,
+        session_id=row.session_id,
+        instance_id=row.id,
+        component="gpu",
+        note="the rate changed within the hour",
+    )
 
 
 async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:

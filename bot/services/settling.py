@@ -10,7 +10,7 @@ from bot.rules.billed import bills_gpu
 from bot.rules.spend import billed_rate
 from bot.services import asking, interrupting, warning
 from bot.services.context import Context
-from bot.services.metering import accrue_rest
+from bot.services.metering import accrue_rest, change_rate
 from bot.services.placing import replace
 from ledger.locks import lock_family
 from ledger.lookups import (
@@ -74,7 +74,7 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
         kept = session.deadline if grant.kind == GrantKind.REPLACE else None
         end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
         await ends_at(tx, session, await paid_until(tx, row, grant, row.price_usd_h, end), now)
-        await check_rate(tx, row, grant, seen, now)
+        await check_rate(ctx, tx, row, grant, seen, now)
     return row
 
 
@@ -88,7 +88,9 @@ def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabiliti
     return min(now, sent_at + timedelta(seconds=capabilities.boot_expected_s))
 
 
-async def check_rate(tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime) -> bool:
+async def check_rate(
+    ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
+) -> bool:
     """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
@@ -97,7 +99,7 @@ async def check_rate(tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInsta
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
         if seen.price_usd_h != row.price_usd_h:
-            await amend(tx, Instance, row.id, price_usd_h=seen.price_usd_h)
+            await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
         session = await tx.get_one(Session, row.session_id, populate_existing=True)
         if verdict.allowed and session.deadline is not None:
             end = await paid_until(tx, row, grant, seen.price_usd_h, session.deadline)

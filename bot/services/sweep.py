@@ -18,7 +18,7 @@ from bot.rules.trouble import trouble
 from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
-from bot.services.metering import billed_time
+from bot.services.metering import billed_time, change_rate
 from bot.services.paging import alone, page
 from bot.services.runs import close_run
 from bot.services.settling import adopt, check_rate, gone
@@ -169,14 +169,17 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
         changes["terminate_acked_at"] = None
     if changes:
         async with ctx.db.write() as tx:
-            if not await amend(tx, Instance, row.id, version=row.version, **changes):
+            price = changes.pop("price_usd_h", None)
+            if not await amend(tx, Instance, row.id, version=row.version, **(changes or {"absent_at": []})):
                 return True
+            if price is not None:
+                await change_rate(ctx, tx, row.id, price, now)
             if "status" in changes or "ssh_host" in changes:
                 await show_again(tx, await tx.get_one(Request, row.request_id), now)
             if row.state in RUNNING_STATES:
                 grant = await tx.get_one(GrantRow, row.grant_id)
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
-                if not await check_rate(tx, fresh, grant, item, now):
+                if not await check_rate(ctx, tx, fresh, grant, item, now):
                     return True
     if await follow(ctx, row, item):
         return True

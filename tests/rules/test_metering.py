@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.metering import amount, is_booked, pieces, so_far
+from bot.rules.metering import amount, is_booked, pieces, rate_step, so_far
 from providers.base import BillingRule
 from tests.rules.builders import NOW, usd
 
@@ -73,6 +73,22 @@ def test_what_was_accrued_never_changes(first: int, more: int, rate: Decimal, ru
     earlier = pieces(NOW, NOW + timedelta(seconds=first), rate, rule, final=False)
     later = pieces(NOW, NOW + timedelta(seconds=first + more), rate, rule, final=False)
     assert later[: len(earlier)] == earlier
+
+
+@given(
+    seconds=st.lists(st.integers(0, 5 * 3600), min_size=2, max_size=5), prices=st.lists(usd(), min_size=5, max_size=5)
+)
+def test_a_rate_that_changes_costs_each_part_its_own_rate(seconds: list[int], prices: list[Decimal]) -> None:
+    booked: dict[str, Decimal] = {}
+    steps, at, last = Decimal(0), NOW, len(seconds) - 1
+    for number, (part, rate) in enumerate(zip(seconds, prices, strict=False)):
+        at += timedelta(seconds=part)
+        for piece in pieces(NOW, at, rate, SECOND, final=number == last):
+            booked.setdefault(piece.suffix, piece.amount_usd)
+        if number < last:
+            steps += rate_step(NOW, at, rate, prices[number + 1])
+    billed = sum((amount(Decimal(part), rate, SECOND) for part, rate in zip(seconds, prices, strict=False)), Decimal(0))
+    assert abs(sum(booked.values(), steps) - billed) <= Decimal("0.00003")
 
 
 def test_what_was_ended_at_once_costs_the_minimum_of_its_cloud() -> None:

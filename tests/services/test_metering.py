@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
+from typing import cast
 
-from bot.services import metering
+from bot.services import metering, sweep
 from ledger.audit import Books
+from ledger.db import Database
+from providers.base import Listing, Provider
+from providers.sandbox.engine import SandboxTiming
+from tests.support.clock import SteppedClock
+from tests.support.interposed import InFront
 from tests.support.matrix import on_clouds
-from tests.support.world import World
+from tests.support.world import World, world
 
 
 def accrued(books: Books) -> Decimal:
@@ -28,6 +36,46 @@ async def test_hours_and_the_rest_add_up_to_the_bill(w: World, cloud: str) -> No
     await w.end(request_id)
     await w.run(120, 30)
     assert abs(accrued(await w.books()) - w.bill()) <= w.bill() / 100
+
+
+class Dearer(InFront):
+    """A cloud that bills what runs at `factor` times its price."""
+
+    factor = Decimal(1)
+
+    async def list(self) -> Listing:
+        found = await self.inner.list()
+        items = [replace(one, price_usd_h=(one.price_usd_h or 0) * self.factor) for one in found.items]
+        return replace(found, items=tuple(items))
+
+
+async def test_a_rate_that_changes_within_an_hour_keeps_what_was_used_before(db: Database, clock: SteppedClock) -> None:
+    async with world(db, clock, sandbox=SandboxTiming.quick()) as w:
+        w.tune(price_tolerance=Decimal(3))
+        cloud = Dearer(w.ctx.providers["vast"])
+        w.use({"vast": cast("Provider", cloud)})
+        request_id = await w.running(candidates=("vast",), hours=Decimal(6))
+        (before,) = (await w.books()).instances
+        assert before.billing_from is not None
+        w.clock.advance(5400)  # The first hour is over and is not booked yet.
+        cloud.factor = Decimal("1.5")
+        other = w.replica()
+        await asyncio.gather(sweep.observe(w.ctx, "vast"), sweep.observe(other.ctx, "vast"))
+        await other.ctx.db.close()
+        changed_at = w.clock.now()
+        w.clock.advance(5400)
+        await w.end(request_id)
+        await w.run(150, 15)
+        (row,) = (await w.books()).instances
+        assert row.price_usd_h > before.price_usd_h
+        assert row.billing_until is not None
+        at_old = (changed_at - before.billing_from) / timedelta(hours=1)
+        at_new = (row.billing_until - changed_at) / timedelta(hours=1)
+        billed = before.price_usd_h * Decimal(at_old) + row.price_usd_h * Decimal(at_new)
+        spent = (await w.session(row.session_id)).accrued_usd
+        assert abs(spent / billed - 1) < Decimal("0.01")
+        steps = [one.component for one in (await w.books()).entries if one.kind == "true_up"]
+        assert steps == ["gpu"]
 
 
 async def test_booking_again_changes_nothing(w: World) -> None:
