@@ -169,11 +169,11 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
         changes["terminate_acked_at"] = None
     if changes:
         async with ctx.db.write() as tx:
-            price = changes.pop("price_usd_h", None)
-            if not await amend(tx, Instance, row.id, version=row.version, **(changes or {"absent_at": []})):
+            others = {name: value for name, value in changes.items() if name != "price_usd_h"}
+            if not await amend(tx, Instance, row.id, version=row.version, **(others or {"absent_at": []})):
                 return True
-            if price is not None:
-                await change_rate(ctx, tx, row.id, price, now)
+            if "price_usd_h" in changes:
+                await change_rate(ctx, tx, row.id, changes["price_usd_h"], now)
             if "status" in changes or "ssh_host" in changes:
                 await show_again(tx, await tx.get_one(Request, row.request_id), now)
             if row.state in RUNNING_STATES:
