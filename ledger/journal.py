@@ -34,6 +34,12 @@ async def event_at(tx: AsyncSession, event_id: str) -> datetime | None:
     return await tx.scalar(select(Event.at).where(Event.id == event_id))
 
 
+async def subjects_with(tx: AsyncSession, kind: str, subjects: Collection[str]) -> set[str]:
+    """Those of the subjects that have an event of this kind."""
+    query = select(Event.subject).where(Event.subject.in_(list(subjects)), Event.kind == kind)
+    return set(await tx.scalars(query))
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """How many requests, sessions and instances there are in each state, what runs costs an hour, what was booked."""

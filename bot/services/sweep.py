@@ -34,6 +34,7 @@ from ledger.values import Absence, ProofOfEnd
 from ledger.writes import amend
 from providers.base import BillingRule, InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
+from providers.leftovers import Leaves
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +149,8 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
         # The cloud stopped billing when it took the order; an instance that vanished did so by its first absence.
         ended_at = row.terminate_acked_at or proof.evidence[0]
         await gone(ctx, tx, row, proof, min(ended_at, proof.evidence[0]), ctx.clock.now())
+    if isinstance(provider, Leaves):
+        ctx.hints.leftovers.set()
     return True
 
 

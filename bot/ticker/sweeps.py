@@ -14,6 +14,7 @@ from bot.services import (
     drifting,
     ending,
     idempotency,
+    leftovers,
     lifecycle,
     metering,
     outbox,
@@ -98,6 +99,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("bills", lambda: reconciling.reconcile_due(ctx), RECONCILE_S, drain=False),
         Job("cost-ledger", lambda: crosstool.import_due(ctx), ACCRUE_S, drain=False),
         Job("rollup", lambda: rolling.roll_due(ctx), ROLL_S),
+        Job("leftovers", lambda: leftovers.leftovers_due(ctx), leftovers.LOOK_S, (hints.leftovers,), drain=False),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
     for cloud in ctx.providers:

@@ -124,6 +124,12 @@ class Bench:
     def alive(self) -> list[TrueInstance]:
         return [i for i in self.truth() if i.alive]
 
+    def besides(self) -> dict[str, list[Any]]:
+        """What the account holds besides instances, of every kind that these clouds have."""
+        account = getattr(self.sandbox, "account", None)
+        kinds = ("ssh_keys", "secrets", "network_volumes", "file_systems")
+        return {kind: list(held) for kind in kinds if (held := getattr(account, kind, None)) is not None}
+
     def creates(self) -> list[CreateCall]:
         return [c for c in self.engine.creates if c.cloud == self.entry.name]
 

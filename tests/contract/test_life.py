@@ -10,6 +10,7 @@ import pytest
 from ledger.values import AbsenceRule, ProofOfEnd
 from providers.base import InstanceStatus, Listing, NotSeen
 from providers.errors import OutcomeUnknown, ProviderError, Unsupported
+from providers.leftovers import Leaves
 from providers.pacing import LocalPacer
 from tests.contract.served import DISK_GB, LABEL, NAME, OTHER, PROGRAM_S, Bench, banner
 
@@ -29,6 +30,21 @@ async def test_a_created_instance_is_found_by_name_by_id_and_in_the_list(bench: 
     assert [(i.ref, i.name) for i in listing.items] == [(made.ref, NAME)]
     assert listing.account == bench.provider.account
     assert listing.at == bench.clock.now()
+
+
+async def test_what_a_create_makes_besides_its_instance_is_told_by_its_label_and_removed(bench: Bench) -> None:
+    before = bench.besides()
+    made = await bench.running()
+    leaves = bench.provider if isinstance(bench.provider, Leaves) else None
+    told = await leaves.leftovers() if leaves else ()
+    ours = [item for item in told if item.name.endswith(LABEL)]
+
+    assert bool(ours) is (bench.besides() != before)
+    for item in ours * 2:
+        assert leaves is not None
+        await leaves.remove(item)
+    assert bench.besides() == before
+    assert (await bench.seen(made.ref)).status is InstanceStatus.RUNNING
 
 
 async def test_after_its_preparation_a_create_is_one_call_that_waits_for_nobody(bench: Bench) -> None:

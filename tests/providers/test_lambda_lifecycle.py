@@ -78,6 +78,30 @@ async def test_a_key_that_somebody_registered_under_another_name_is_used(cloud: 
     assert [machine.key_name for machine in cloud.account.machines.values()] == ["ada"]
 
 
+async def test_the_key_of_another_launch_is_borrowed_only_where_the_account_takes_none_twice(cloud: Served) -> None:
+    await cloud.create()
+    (_, first), offer = key_names(cloud), await cloud.offer()
+    other = replace(cloud.grant(), label="another")
+    cloud.arm("keys_taken_once")
+    await cloud.provider.create(cloud.spec(offer), other)
+    assert [machine.key_name for machine in cloud.account.machines.values()] == [first, first]
+
+    await cloud.provider.create(cloud.spec(offer), other)
+    assert key_names(cloud) == ["laptop", first, "gpu-shopper-another"]
+
+
+async def test_a_key_that_is_not_removed_or_not_told_rightly_is_an_error(cloud: Served) -> None:
+    await cloud.create()
+    (_, ours) = await cloud.provider.leftovers()
+    cloud.arm("keys_inactive")
+    with pytest.raises(ProviderError):
+        await cloud.provider.remove(ours)
+    assert len(key_names(cloud)) == 2
+    del cloud.account.ssh_keys[0]["id"]
+    with pytest.raises(UnexpectedResponse, match="without an id"):
+        await cloud.provider.leftovers()
+
+
 async def test_a_key_that_another_replica_registered_meanwhile_is_used(cloud: Served) -> None:
     cloud.arm("keys_added_meanwhile")
     await cloud.create()
@@ -100,7 +124,9 @@ async def test_without_a_key_to_bring_the_accounts_own_is_used(cloud: Served) ->
     await cloud.provider.create(bare, cloud.grant())
     assert [machine.key_name for machine in cloud.account.machines.values()] == ["laptop"]
 
-    cloud.account.ssh_keys.clear()
+    cloud.account.ssh_keys[:] = []
+    await cloud.create()  # Somebody else's machine: its key is no key for this one.
+    cloud.engine.creates.pop()
     with pytest.raises(InvalidSpec, match="needs an SSH key"):
         await cloud.provider.create(bare, cloud.grant())
     assert len(cloud.creates()) == 1

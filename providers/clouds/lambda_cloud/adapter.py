@@ -37,9 +37,11 @@ from providers.errors import (
     Unsupported,
 )
 from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.leftovers import Leftover
 from providers.pacing import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://cloud.lambda.ai/api-keys"
+_OURS = instances.KEY_PREFIX
 REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 #: Documented are 1 s between two calls of any kind and 12 s between two launches. A launch may go out as much later
 #: than its turn as it waits for a free second, so launches are that much further apart.
@@ -153,7 +155,7 @@ class LambdaProvider:
         forbid_in_transaction("lambda create")
         instances.launch_body(spec, self._clock.now())
         material = instances.key_material(spec.public_keys[0]) if spec.public_keys else None
-        key = await self._key(material)
+        key = await self._key(material, instances.key_name(grant.label))
         await self._http.turn("POST", LAUNCH)
         return replace(spec, ready={"ssh_key_name": key})
 
@@ -178,14 +180,14 @@ class LambdaProvider:
             region=spec.offer.region,
         )
 
-    async def _key(self, material: str | None) -> str:
-        """The name of the registered key; registered now when it is not. Every failure here is a definite no.
+    async def _key(self, material: str | None, wanted: str) -> str:
+        """The name of the registered key; registered as `wanted` when it is not. Every failure is a definite no.
 
         It is looked up at each launch: a launch that names a key which somebody deleted would be wasted. Without a key
         to bring, the account's own first one is used, as the web console would.
         """
         try:
-            return await (self._any() if material is None else self._registered(material))
+            return await (self._any() if material is None else self._registered(material, wanted))
         except ProviderError as error:
             if error.definite_no:
                 raise
@@ -193,13 +195,13 @@ class LambdaProvider:
             raise NotSent(CLOUD, message) from error
 
     async def _any(self) -> str:
-        names = sorted(str(row["name"]) for row in await self._listed_keys())
+        # One that was registered for another launch opens that person's machine, and goes with it.
+        names = sorted(name for row in await self._listed_keys() if not (name := str(row["name"])).startswith(_OURS))
         if not names:
             raise InvalidSpec(CLOUD, "Lambda needs an SSH key: give one, or register one in the account")
         return names[0]
 
-    async def _registered(self, material: str) -> str:
-        wanted = instances.key_name(material)
+    async def _registered(self, material: str, wanted: str) -> str:
         name = await self._known(material, wanted)
         if name is None:
             reply = await self._http.read("POST", "/ssh-keys", json={"name": wanted, "public_key": material})
@@ -207,25 +209,43 @@ class LambdaProvider:
                 self._data(reply, dict)
                 return wanted
             # Another replica was faster, or the call was repeated after a lost reply.
-            name = await self._known(material, wanted)
+            name = await self._known(material, wanted, borrow=True)
         if name is None:
             raise UnexpectedResponse(CLOUD, "Lambda says that the SSH key exists and does not list it")
         return name
 
-    async def _known(self, material: str, wanted: str) -> str | None:
-        for row in await self._listed_keys():
-            same = " ".join(str(row.get("public_key") or "").split()[:2]) == material
-            if same:
-                return str(row["name"])
-            if row["name"] == wanted:
-                raise InvalidSpec(CLOUD, f"the account has another SSH key under the name {wanted}; delete it there")
-        return None
+    async def _known(self, material: str, wanted: str, *, borrow: bool = False) -> str | None:
+        """The key's own name, or one that a person gave it. `borrow` takes one of another launch too.
+
+        Such a one is removed with its own instance, so it is named only when the account takes no key twice.
+        """
+        rows = await self._listed_keys()
+        names = [str(r["name"]) for r in rows if " ".join(str(r.get("public_key") or "").split()[:2]) == material]
+        if wanted in names:
+            return wanted
+        if any(row["name"] == wanted for row in rows):
+            raise InvalidSpec(CLOUD, f"the account has another SSH key under the name {wanted}; delete it there")
+        return next((name for name in names if borrow or not name.startswith(_OURS)), None)
 
     async def _listed_keys(self) -> tuple[dict[str, Any], ...]:
         rows = self._data(await self._http.read("GET", "/ssh-keys"), list)
         if not all(isinstance(row, dict) and isinstance(row.get("name"), str) for row in rows):
             raise UnexpectedResponse(CLOUD, "Lambda sent an SSH key without a name")
         return tuple(rows)
+
+    async def leftovers(self) -> tuple[Leftover, ...]:
+        """The account's SSH keys; the API knows no owner of one but its name."""
+        rows = await self._listed_keys()
+        if not all(isinstance(row.get("id"), str) for row in rows):
+            raise UnexpectedResponse(CLOUD, "Lambda sent an SSH key without an id")
+        return tuple(Leftover(CLOUD, row["id"], row["name"], "SSH key") for row in rows)
+
+    async def remove(self, leftover: Leftover) -> None:
+        """Deletes a key. Machines that were launched with it keep it."""
+        reply = await self._http.read("DELETE", f"/ssh-keys/{_ref(leftover.ref)}")
+        error = None if not_there(reply) else call_error(reply)
+        if error is not None:
+            raise error
 
     async def stop(self, ref: str) -> None:
         """There is none."""

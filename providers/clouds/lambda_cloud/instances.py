@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shlex
@@ -21,6 +20,9 @@ SSH_PORT = 22
 NAME_MAX = 64
 USER_DATA_MAX = 1_000_000
 KEY_MAX = 4096
+KEY_NAME_MAX = 64
+#: What the names of keys start with that this program registers, in whichever deployment.
+KEY_PREFIX = "gpu-shopper-"
 #: The API tells no time of creation, so a launch carries its own in a tag.
 CREATED_TAG = "gpu-shopper-created"
 CREATED_FORM = "%Y-%m-%dT%H:%M:%SZ"
@@ -56,9 +58,9 @@ def key_material(public_key: str) -> str:
     return f"{found[1]} {found[2]}"
 
 
-def key_name(material: str) -> str:
-    """The name under which a key is registered: the same for the same key, on every machine and for ever."""
-    return f"gpu-shopper-{hashlib.sha256(material.encode()).hexdigest()[:16]}"
+def key_name(label: str) -> str:
+    """The name under which the key of one launch is registered: its right end is the label, which is never cut."""
+    return f"{KEY_PREFIX}{label[-(KEY_NAME_MAX - len(KEY_PREFIX)) :]}"
 
 
 # ── launch ───────────────────────────────────────────────────────────────────────────────────────

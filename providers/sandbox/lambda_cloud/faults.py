@@ -92,6 +92,7 @@ FAULTS: Mapping[str, str] = {
     "tags_hidden": "the API never shows the tags of the new instance",
     "terminate_refused_while_booting": "409 to a terminate while the new instance boots",
     "keys_added_meanwhile": "another client registers the same key first: global/duplicate",
+    "keys_taken_once": "global/duplicate for a key that the account has under another name",
     "keys_garbage": "200 with something that is not JSON for SSH keys",
     "search_empty": "200 with no instance types",
     "search_garbage": "200 with something that is not JSON",

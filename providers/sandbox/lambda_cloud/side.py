@@ -51,7 +51,8 @@ class Side:
             return say.invalid()
         if self._cloud.fault("keys_added_meanwhile") is not None:
             account.add_key(name, str(public_key))
-        if any(key["name"] == name for key in account.ssh_keys):
+        once = self._cloud.fault("keys_taken_once") is not None
+        if any(key["name"] == name or (once and key["public_key"] == public_key) for key in account.ssh_keys):
             return say.error(400, "global/duplicate", "An SSH key with this name already exists.")
         if public_key is None:
             made = account.add_key(name, f"ssh-ed25519 AAAA{account.new_id()} generated")

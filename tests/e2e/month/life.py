@@ -50,6 +50,7 @@ PACE_S: Mapping[str, float] = {
     "cost-ledger": 21600,
     "webhook-log": 21600,
     "answers": 21600,
+    "leftovers": 21600,
     "webhooks": 3600,
     "webhook-deliveries": 3600,
 }
