@@ -1,0 +1,47 @@
+"""Recovery over REST from an empty ledger: one of what runs is ended, one is kept, and its owner has its cost."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from bot.rules.scopes import Scope
+from bot.services import recovery
+from ledger.db import Database
+from ledger.values import new_id
+from providers.sandbox.engine import SandboxTiming
+from tests.api.door import opened
+from tests.services.test_recovery import rent
+from tests.support.clock import SteppedClock
+from tests.support.world import BOB, checked_world
+
+
+async def test_from_an_empty_ledger_one_is_ended_and_one_is_its_owners(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock, sandbox=SandboxTiming.quick()) as w:
+        w.tune(approvers=(BOB.id, "operator:ben"))
+        refs = [rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', clock.now()), n)}") for n in range(2)]
+        clock.advance(3600)
+        async with opened(w) as door:
+            root = await door.key("operator:root", scopes=(Scope.ADMIN,))
+            ben, ida = await door.key("operator:ben"), await door.key("operator:ida")
+            found = (await door.call("POST", "/recover", root)).json()["waiting"]
+            assert sorted(one["ref"] for one in found) == sorted(refs)
+            keep, drop = found
+            over = await door.call("POST", f"/strays/{drop['id']}/condemn", root, json={"reason": "nobody's"})
+            assert over.json()["code"] == "condemned"
+            assert await recovery.now_on(w.ctx.db)
+            word = {"hours": "2h", "owner": "operator:ida", "reason": "it trains"}
+            kept = await door.call("POST", f"/strays/{keep['id']}/adopt", ben, json=word)
+            assert kept.json()["code"] == "adopted", kept.text
+            assert not await recovery.now_on(w.ctx.db)
+            # The hour before it was adopted is its owner's cost, and nobody else's.
+            mine = (await door.call("GET", "/costs?mine=true", ida)).json()
+            assert abs(Decimal(mine["today_usd"]) - Decimal(keep["price_usd_h"])) < Decimal("0.02")
+            assert Decimal((await door.call("GET", "/costs?mine=true", ben)).json()["today_usd"]) == 0
+            await w.run(150, 15)
+            assert [one.ref for one in w.instances() if one.alive] == [keep["ref"]]
+            session = kept.json()["url"].rpartition("/")[2]
+            assert (await door.call("DELETE", f"/sessions/{session}", ida)).status_code == 202
+            await w.run(150, 15)
+            assert w.alive() == []
