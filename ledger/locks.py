@@ -91,7 +91,7 @@ async def lock_rollup(tx: AsyncSession) -> None:
 
 
 async def lock_standing(tx: AsyncSession) -> None:
-    """Let one transaction at a time judge what the policy may still approve by itself, until it ends.
+    """Let one transaction at a time judge what may still start without another person's approval, until it ends.
 
     Taken after the family, so that whoever holds it waits for no other family.
     """

@@ -12,6 +12,7 @@ from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import may_lock
+from ledger.doors import Whose
 from ledger.locks import lock_family
 from ledger.models import (
     Approval,
@@ -53,8 +54,9 @@ async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
 
 
 async def override_of(tx: AsyncSession, request_id: str) -> Request | None:
-    """The override request that belongs to a request above the 12-hour cap."""
-    return await tx.scalar(select(Request).where(Request.parent_id == request_id, Request.kind == "override_12h"))
+    """The override request that belongs to a request above the 12-hour cap: the newest, where one was withdrawn."""
+    mine = select(Request).where(Request.parent_id == request_id, Request.kind == "override_12h")
+    return await tx.scalar(mine.order_by(Request.created_at.desc(), Request.id.desc()).limit(1))
 
 
 async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]:
@@ -164,6 +166,13 @@ async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime
         )
     )
     return total or Decimal(0)
+
+
+async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:
+    """Dollars that one person's approvals covered since then whose rule begins so."""
+    theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
+    taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
+    return await tx.scalar(taken.where(*theirs)) or Decimal(0)
 
 
 async def next_numbers(tx: AsyncSession, request_id: str, kind: str) -> tuple[int, int]:

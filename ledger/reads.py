@@ -221,19 +221,20 @@ async def pending_requests(tx: AsyncSession, *, requester: str | None = None, li
 def nothing_ends_in(text: str) -> str:
     """What is said about an id that nothing has, or nothing that the asker may see."""
     if ":" in text:
-        return f"“{text[:60]}” is not an instance of a session here, so it is left alone"
+        return f"“{text[:60]}” is not an instance of a session here now, so it is left alone"
     wanted = bare_id(text.strip().strip("`").lower())
     return f"there is no request or session that ends in “{wanted}”; /gpu list shows yours"
 
 
-async def resolve(tx: AsyncSession, text: str) -> tuple[Request, Session | None]:
+async def resolve(tx: AsyncSession, text: str, *, past: bool = False) -> tuple[Request, Session | None]:
     """The request (and its session, if any) that a person named by an id or by a unique ending of one.
 
-    An instance names its session too, by its id here or as `cloud:id`, by its id there. Raises LookupError with a
-    sentence that says what was wrong and what a right one looks like.
+    An instance names its session too, by its id here or as `cloud:id`, by its id there; one that is over only for
+    whoever reads about the `past`. Raises LookupError with a sentence that says what was wrong and what a right one
+    looks like.
     """
     if ":" in text or text.startswith(INSTANCE_PREFIX):
-        return await _of_instance(tx, text)
+        return await _of_instance(tx, text, past=past)
     wanted = bare_id(text.strip().strip("`").lower())
     if len(wanted) < SHORTEST_ENDING or not wanted.isalnum():
         raise LookupError(
@@ -253,10 +254,13 @@ async def resolve(tx: AsyncSession, text: str) -> tuple[Request, Session | None]
     return request, await session_of(tx, request.id)
 
 
-async def _of_instance(tx: AsyncSession, text: str) -> tuple[Request, Session | None]:
+async def _of_instance(tx: AsyncSession, text: str, *, past: bool) -> tuple[Request, Session | None]:
     cloud, colon, ref = text.partition(":")
     which = (Instance.cloud == cloud, Instance.ref == ref) if colon else (Instance.id == text,)
     query = select(Request).join(Instance, Instance.request_id == Request.id).where(*which)
+    if not past:
+        # Whoever ends a machine that is gone already does not mean the one that took its place.
+        query = query.where(Instance.state.in_(OPEN_INSTANCE))
     # A cloud may use an id again; what is meant is what is there now.
     found = await tx.scalar(query.order_by(Instance.created_at.desc()).limit(1))
     if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -13,6 +14,8 @@ from ledger.values import ActorKind
 
 #: What the rule of a request begins with that was started without an approval.
 BREAK_GLASS: Final = "Break-glass:"
+#: What one person starts without an approval in this time counts together.
+PERIOD: Final = timedelta(hours=24)
 
 
 def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str) -> Verdict:
@@ -34,13 +37,19 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     return Verdict(True, "break_glass", "")
 
 
-def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal) -> Verdict:
-    """Whether an option is cheap enough; `cap_usd` is the most that it may cost in all."""
+def left(policy: Policy, taken_usd: Decimal) -> Decimal:
+    """Dollars that somebody may still start with, who has started with `taken_usd` in the last `PERIOD`."""
+    return max(policy.break_glass_usd - taken_usd, Decimal(0))
+
+
+def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal, left_usd: Decimal) -> Verdict:
+    """Whether an option is cheap enough; `cap_usd` is the most that it may cost in all, `left_usd` what is left."""
     if cap_usd <= 0 or expected_usd > cap_usd:
         limit = hours(policy.break_glass_hours)
         sentence = (
             f"Without an approval it may cost {usd(cap_usd)} in {limit} at most, and this is expected to cost "
-            f"{usd(expected_usd)}; name a cheaper offer, or wait for the approval."
+            f"{usd(expected_usd)}; of {usd(policy.break_glass_usd)} in 24 hours, {usd(left_usd)} is left to you. "
+            "Name a cheaper offer, or wait for the approval."
         )
         return Verdict(False, "above_break_glass", sentence)
     return Verdict(True, "ok", "")

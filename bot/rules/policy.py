@@ -106,7 +106,9 @@ class Policy:
             "every budget; all who decide are told. Nobody: it is off."
         ),
     )
-    break_glass_usd: Decimal = field(default=Decimal(25), metadata=doc("The most that such a start may cost in all."))
+    break_glass_usd: Decimal = field(
+        default=Decimal(25), metadata=doc("The most that one person may start with so in 24 hours, in all.")
+    )
     break_glass_hours: Decimal = field(
         default=Decimal(2), metadata=doc("For how long such a start is; more time is asked for like any.")
     )

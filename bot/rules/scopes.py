@@ -33,7 +33,7 @@ MEANING: dict[Scope, str] = {
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
     Scope.WEBHOOKS_WRITE: "name addresses that are told what happens to one's own things",
     Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
-    Scope.APPROVALS_WRITE: "approve and reject; only for the key of a person",
+    Scope.APPROVALS_WRITE: "approve, reject and start without an approval; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",
 }
 #: Decisions belong to people, whoever holds the key.

@@ -78,7 +78,7 @@ async def _seal(db: Database, clock: Clock) -> int:
 async def audit(db: Database, text: str) -> Audit:
     """The journal of what `text` names. LookupError with the sentence for people when it names nothing."""
     async with db.read() as tx:
-        request, _ = await resolve(tx, text)
+        request, _ = await resolve(tx, text, past=True)
         rows = await sealed_events(tx, await family(tx, request.parent_id or request.id))
     chains: defaultdict[str, list[tuple[int, Event, str]]] = defaultdict(list)
     for event, sealed in rows:

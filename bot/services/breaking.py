@@ -18,7 +18,8 @@ from bot.services.context import Context
 from bot.services.paging import page_in
 from ledger.doors import Whose
 from ledger.events import announce, record
-from ledger.lookups import Ask, ask_of_request
+from ledger.locks import lock_standing
+from ledger.lookups import Ask, ask_of_request, started_alone
 from ledger.models import Approval, Option, Request
 from ledger.moves import StaleMove, move
 from ledger.reads import resolve
@@ -59,19 +60,27 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
 
 async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datetime) -> Reply:
     policy, who, request = ctx.policy, command.decider, ask.request
-    own = request.requester in Whose.of([who.actor, *linked(policy, who.actor)])
+    names = Whose.of([who.actor, *linked(policy, who.actor)])
+    own = request.requester in names
     allowed = breaking.may_break_glass(policy, who, own=own, reason=command.reason)
     if not allowed.allowed:
         return Reply(False, allowed.code, allowed.sentence)
     if request.kind != changes.PROVISION or request.state is not RequestState.PENDING or now >= request.expires_at:
         return Reply(False, "not_waiting", f"Request {short_id(request.id)} does not wait for an approval now.")
+    if any(vote.approver in names for vote in ask.votes):
+        # An approval is never changed, and one person has one voice in a request.
+        sentence = "You approved this yourself already, so it waits for another approver; ask again to start without."
+        return Reply(False, "already_voted", sentence)
     options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
     option = next((one for one in options if command.offer_id in (None, one.offer_id)), None)
     if option is None:
         sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
         return Reply(False, "unknown_offer", sentence)
-    time_h, cover, expected_usd = _cover(policy, ask, option)
-    cheap = breaking.fits(policy, expected_usd, cover[1])
+    await lock_standing(tx)
+    taken_usd = await started_alone(tx, names, breaking.BREAK_GLASS, now - breaking.PERIOD)
+    left_usd = breaking.left(policy, taken_usd)
+    time_h, cover, expected_usd = _cover(policy, ask, option, left_usd)
+    cheap = breaking.fits(policy, expected_usd, cover[1], left_usd)
     if not cheap.allowed:
         return Reply(False, cheap.code, cheap.sentence)
     spend = budgets.spend_of(policy, request, request.requester, cover, expected_usd)
@@ -85,14 +94,16 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     return Reply(True, "break_glass", f"It starts. {said}", {"request_id": request.id})
 
 
-def _cover(policy: Policy, ask: Ask, option: Option) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
+def _cover(
+    policy: Policy, ask: Ask, option: Option, left_usd: Decimal
+) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
     """The hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
     job = JobRequest.from_json(ask.request.job)
     time_h = min(job.hours, policy.break_glass_hours)
     expected_usd, worst_usd = changes.amounts(ask.request, option, time_h)
     limits = [vote.limit_usd for vote in ask.limits if vote.limit_usd is not None]
     total = total_cap(
-        min(worst_usd, policy.break_glass_usd),
+        min(worst_usd, left_usd),
         asked_usd=job.budget_cap_usd,
         approver_usd=min(limits, default=None),
         spent_usd=ask.spent_usd,

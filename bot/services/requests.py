@@ -241,7 +241,8 @@ async def _offer(
     )
     if judged.allowed:
         await standing.approve(ctx, tx, moved, options[0], judged, now)
-    elif needed.needs_override and override is None:
+    elif needed.needs_override and (override is None or override.state is RequestState.CANCELLED):
+        # One is withdrawn alone when the glass is broken; what is quoted again after that asks again.
         verdict = duration.check(time_h, Decimal(0), ctx.policy)
         await asking.ask_override(tx, moved, verdict.sentence, now, due_at=due_at)
     elif version > 1:

@@ -48,7 +48,7 @@ async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
 async def status(ctx: Context, text: str) -> Status:
     """The request or session that `text` names. LookupError with the sentence for people when it names none."""
     async with ctx.db.read() as tx:
-        request, session = await resolve(tx, text)
+        request, session = await resolve(tx, text, past=True)
         shown = await session_view(tx, session.id) if session else None
         return Status(await request_view(tx, request.id), shown)
 

@@ -49,7 +49,11 @@ async def test_who_is_named_starts_at_once_and_programs_never(sqlite_db: Databas
     async with checked_world(sqlite_db, clock) as w:
         w.tune(break_glass=("operator:eve", "consumer:atlas"), break_glass_usd=Decimal(3))
         async with opened(w) as door:
-            for name, code in (("atlas", "no_break_glass"), ("operator:eve", "break_glass")):
+            weak = await door.key("operator:eve", scopes=("requests:read", "requests:write"))
+            path = f"/requests/{await door.asked(weak)}/break-glass"
+            refused = await door.call("POST", path, weak, json={"reason": "the demo is down"})
+            assert (refused.status_code, code_of(refused)) == (403, "scope_missing")
+            for name, code in (("atlas", "scope_missing"), ("operator:eve", "break_glass")):
                 key = await door.key(name)
                 path = f"/requests/{await door.asked(key)}/break-glass"
                 answer = await door.call("POST", path, key, json={"reason": "the demo is down"})

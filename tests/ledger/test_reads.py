@@ -173,6 +173,21 @@ async def test_people_name_things_by_their_endings(db: Database) -> None:
                 await resolve(tx, odd)
 
 
+async def test_a_machine_that_is_gone_does_not_name_the_one_in_its_place(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        gone = await rows.instance(tx, InstanceState.GONE, of=session, n=1, ref="111")
+        grant = (await grants_of_session(tx, session.id))[0]
+        live = await rows.instance(tx, InstanceState.LIVE, of=session, under=grant, n=2, ref="222")
+    async with db.read() as tx:
+        for name in (live.id, f"{live.cloud}:222"):
+            assert (await resolve(tx, name))[1] is not None
+        for name in (gone.id, f"{gone.cloud}:111"):
+            with pytest.raises(LookupError):
+                await resolve(tx, name)
+            assert (await resolve(tx, name, past=True))[0].id == session.request_id
+
+
 async def test_the_journal_keeps_the_order_in_which_things_happened(db: Database) -> None:
     async with db.write() as tx:
         for n in range(50):

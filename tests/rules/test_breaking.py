@@ -41,9 +41,12 @@ def test_who_may(policy: Policy, who: DeciderFacts, own: bool, reason: str, code
 
 
 def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
-    assert breaking.fits(POLICY, Decimal(5), Decimal(5)).allowed
-    assert breaking.fits(POLICY, Decimal("5.01"), Decimal(5)).code == "above_break_glass"
-    assert not breaking.fits(POLICY, Decimal(0), Decimal(0)).allowed
+    assert breaking.fits(POLICY, Decimal(5), Decimal(5), Decimal(7)).allowed
+    refused = breaking.fits(POLICY, Decimal("5.01"), Decimal(5), Decimal(7))
+    assert refused.code == "above_break_glass"
+    assert "of $25.00 in 24 hours, $7.00 is left to you" in refused.sentence
+    assert not breaking.fits(POLICY, Decimal(0), Decimal(0), Decimal(0)).allowed
+    assert (breaking.left(POLICY, Decimal(18)), breaking.left(POLICY, Decimal(26))) == (7, 0)
     assert breaking.told("operator:ada", "vast:1", Decimal(2), Decimal(5), " down ").endswith("Reason: down")
     policy = Policy(
         approvers=("UBOB", "operator:ada"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -58,3 +59,35 @@ async def test_a_named_person_starts_at_once_for_little_and_loudly(w: World) -> 
     assert session is not None
     assert session.deadline is not None
     assert session.deadline - session.created_at < timedelta(hours=2, minutes=5)
+
+
+async def test_its_hours_are_asked_for_again_when_the_offer_is_gone_before_it_starts(w: World) -> None:
+    w.tune(break_glass=(ALICE.id,))
+    request_id = await pending(w, hours=Decimal(24))
+    before = await w.view(request_id)
+    assert (await start(w, request_id)).code == "break_glass"
+    w.withdraw(before.options[0])
+    await w.settle()
+    view = await w.view(request_id)
+    assert view.request.state is RequestState.PENDING
+    assert before.override is not None
+    assert view.override is not None
+    assert (view.override.state, view.override.id != before.override.id) == (RequestState.PENDING, True)
+    assert (await w.decide(request_id, BOB)).code == "override_first"
+    assert (await w.decide(view.override.id, BOB)).code == "approved"
+    assert (await w.decide(request_id, BOB)).code == "approved"
+
+
+async def test_what_one_person_starts_in_a_day_counts_together_however_fast(w: World) -> None:
+    first, second = await pending(w, candidates=("vast",)), await pending(w, candidates=("vast",))
+    expected_usd = (await w.view(first)).options[0].expected_usd
+    w.tune(break_glass=(ALICE.id,), break_glass_usd=expected_usd * 3 / 2, allow_self_approval=True)
+    w.tune(approvers=(ALICE.id, BOB.id), two_approvers_above_usd=Decimal("0.10"))
+    replies = await asyncio.gather(start(w, first), start(w, second))
+    assert sorted(one.code for one in replies) == ["above_break_glass", "break_glass"]
+    refused = next(one for one in replies if not one.ok)
+    assert "in 24 hours" in refused.sentence
+    waiting = first if not replies[0].ok else second
+    w.tune(break_glass_usd=Decimal(25))
+    assert (await w.decide(waiting, ALICE)).code == "first_of_two"
+    assert (await start(w, waiting)).code == "already_voted"
