@@ -206,11 +206,17 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
 
 
 def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
-    """None when somebody who may not decide themselves stands in for one who may."""
+    """None when somebody who may not decide themselves stands in for one who may; never about what is their own."""
+    standing_in = stands_for(policy, decider, request.mandate)
+    if standing_in and is_requester(request, decider.actor):
+        return _no("requester", "You asked for this, so you do not decide it in somebody's place; ask an approver.")
     if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
         return None
-    if stands_for(policy, decider, request.mandate):
+    if standing_in:
         return _no("delegator_asked", "You decide in the place of who asked for this, so somebody else decides it.")
+    if any(not one.known for one in decider.behalf):
+        sentence = "Whether the one in whose place you decide still may is known in Slack only; decide there, or later."
+        return _no("delegator_unknown", sentence)
     if not is_approver(policy, decider):
         return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")
     return _no("other_group", f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them.")

@@ -13,6 +13,7 @@ from bot.services.context import Context
 from ledger.delegations import end_delegations, given_by, in_force, standing_in
 from ledger.doors import Whose
 from ledger.events import announce, record
+from ledger.locks import lock_requester
 from ledger.models import Delegation
 from ledger.states import NotificationKind
 from ledger.values import Actor, ActorKind, new_id
@@ -33,6 +34,11 @@ def names_of(policy: Policy, actor: Actor) -> Whose:
     return Whose.of([actor, *linked(policy, actor)])
 
 
+def _key_of(policy: Policy, actor: Actor) -> str:
+    """One name for a person, whichever of theirs they use, with or without a team."""
+    return min(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor)))
+
+
 async def delegate(ctx: Context, command: Delegate) -> Reply:
     """Name somebody, in the place of whoever was named before. It counts from this moment on."""
     now, policy, who = ctx.clock.now(), ctx.policy, command.decider
@@ -49,6 +55,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         created_at=now,
     )
     async with ctx.db.write() as tx:
+        await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
         before = await given_by(tx, names_of(policy, who.actor), now)
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
@@ -63,6 +70,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
     """Take back what somebody gave; the next click of the delegate is refused."""
     now, actor = ctx.clock.now(), command.decider.actor
     async with ctx.db.write() as tx:
+        await lock_requester(tx, _key_of(ctx.policy, actor))
         given = await given_by(tx, names_of(ctx.policy, actor), now)
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
@@ -100,11 +108,16 @@ async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
 
 
 async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: datetime) -> DeciderFacts:
-    """The decider with those whom they stand in for at this very moment, and what a door knows about each."""
+    """The decider with those whom they stand in for at this very moment, and what a door knows about each.
+
+    Somebody in Slack whom the door did not look up may be gone since, so nothing is decided in their place.
+    """
     rows = await standing_in(tx, names_of(policy, decider.actor), now)
-    known = {one.actor.id: one for one in decider.behalf}
+    known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
     people = [Actor.from_ref(one.delegator) for one in rows]
-    return replace(decider, behalf=tuple(replace(known.get(one.id, DeciderFacts(one)), actor=one) for one in people))
+    unknown = [DeciderFacts(one, known=one.kind is not ActorKind.SLACK) for one in people]
+    behalf = (replace(known.get((one.actor.kind, one.actor.id), one), actor=one.actor) for one in unknown)
+    return replace(decider, behalf=tuple(behalf))
 
 
 async def _tell(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:

@@ -46,7 +46,7 @@ def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
     assert refused.code == "above_break_glass"
     assert "of $25.00 in 24 hours, $7.00 is left to you" in refused.sentence
     assert not breaking.fits(POLICY, Decimal(0), Decimal(0), Decimal(0)).allowed
-    assert (breaking.left(POLICY, Decimal(18)), breaking.left(POLICY, Decimal(26))) == (7, 0)
+    assert [breaking.left(POLICY, Decimal(taken)) for taken in (18, 26)] == [Decimal(7), Decimal(0)]
     assert breaking.told("operator:ada", "vast:1", Decimal(2), Decimal(5), " down ").endswith("Reason: down")
     policy = Policy(
         approvers=("UBOB", "operator:ada"),

@@ -56,9 +56,15 @@ def test_who_may_name_whom_until_when(who: DeciderFacts, to: Actor | None, until
     assert may_delegate(POLICY, who, to, until, NOW).code == code
 
 
-def judge(who: DeciderFacts, what: DecisionInput = APPROVE, plan: ApprovalPlan = ONE, **request: object) -> str:
+def judge(
+    who: DeciderFacts,
+    what: DecisionInput = APPROVE,
+    plan: ApprovalPlan = ONE,
+    policy: Policy = POLICY,
+    **request: object,
+) -> str:
     shown: RequestFacts = replace(REQUEST, **request)  # type: ignore[arg-type] # Named in each test.
-    return verdict(POLICY, plan, what, shown, who, NOW).code
+    return verdict(policy, plan, what, shown, who, NOW).code
 
 
 def test_a_delegate_decides_what_the_delegator_may_and_nothing_of_theirs() -> None:
@@ -66,6 +72,10 @@ def test_a_delegate_decides_what_the_delegator_may_and_nothing_of_theirs() -> No
     assert (judge(dave), judge(dave, REJECT)) == ("approved", "rejected")
     assert judge(dave, CANCEL) == "not_yours"  # To withdraw is not to decide.
     assert judge(dave, requester=DAVE) == "requester"
+    alone = replace(POLICY, allow_self_approval=True)
+    assert (judge(dave, policy=alone, requester=DAVE), judge(dave, policy=alone)) == ("requester", "approved")
+    assert judge(DeciderFacts(BOB), policy=alone, requester=BOB) == "approved"
+    assert judge(DeciderFacts(DAVE, behalf=(DeciderFacts(BOB, known=False),))) == "delegator_unknown"
     assert judge(dave, requester=BOB) == "delegator_asked"
     assert judge(dave, requester=ADA) == "delegator_asked"  # Bob under another name.
     assert judge(dave, linked=(BOB,)) == "delegator_asked"  # Bob's program asks.
