@@ -12,7 +12,6 @@ from sqlalchemy import case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import may_lock
-from ledger.doors import Whose
 from ledger.locks import lock_family
 from ledger.models import (
     Approval,
@@ -166,13 +165,6 @@ async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime
         )
     )
     return total or Decimal(0)
-
-
-async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:
-    """Dollars that one person's approvals covered since then whose rule begins so."""
-    theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
-    taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
-    return await tx.scalar(taken.where(*theirs)) or Decimal(0)
 
 
 async def next_numbers(tx: AsyncSession, request_id: str, kind: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.doors import Whose
-from ledger.models import Facet, GrantRow, Instance, LedgerEntry, Session
+from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
 from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, hourly, shares_of, sums_of
 from ledger.spans import begin, spans
 from ledger.states import LIVE_SESSION, GrantState, Tier
@@ -175,3 +175,10 @@ def _hours(since: datetime, until: datetime) -> list[datetime]:
     first = begin(Tier.HOUR, since)
     first = first if first == since else first + timedelta(hours=1)
     return [first + timedelta(hours=n) for n in range(max(0, -((first - until) // timedelta(hours=1))))]
+
+
+async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:
+    """Dollars that one person's approvals covered since then whose rule begins so."""
+    theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
+    taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
+    return await tx.scalar(taken.where(*theirs)) or Decimal(0)

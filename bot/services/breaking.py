@@ -19,10 +19,11 @@ from bot.services.paging import page_in
 from ledger.doors import Whose
 from ledger.events import announce, record
 from ledger.locks import lock_standing
-from ledger.lookups import Ask, ask_of_request, started_alone
+from ledger.lookups import Ask, ask_of_request
 from ledger.models import Approval, Option, Request
 from ledger.moves import StaleMove, move
 from ledger.reads import resolve
+from ledger.spending import started_alone
 from ledger.states import NotificationKind, RequestState
 from ledger.values import Actor, JobRequest, new_id, short_id
 from ledger.weighing import shown_options
