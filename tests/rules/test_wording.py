@@ -91,3 +91,8 @@ def test_a_kept_disk_is_said_with_its_price_and_its_end() -> None:
     assert wording.kept(Decimal("0.01"), until) == (
         "Its disk is kept for $0.010/h ($7.30 a month) and deleted 2026-03-09 12:00 UTC."
     )
+
+
+def test_what_a_silent_cloud_can_have_charged() -> None:
+    said = wording.unreconciled(Decimal("1.2"), Decimal("1.9"))
+    assert said == "Unreconciled: its cloud does not say; between $1.20 and $1.90."
