@@ -19,10 +19,9 @@ from bot.settings import Settings, identity, read_policy_file
 from ledger.db import Database
 from ledger.inbox import InboxWriter
 from ledger.values import Clock
-from providers import profile
+from providers import profile, reach
 from providers.base import Provider
 from providers.pacing import Pacer
-from providers.reach import ssh_banner
 from providers.registry import REGISTRY
 from providers.stores import Stores
 
@@ -35,7 +34,11 @@ class SshReach:
 
     async def probe(self, host: str, port: int) -> Reached:
         """Connect, read the greeting, close. Never raises for a network failure."""
-        return Reached(*await ssh_banner(host, port, self.timeout_s))
+        return Reached(*await reach.ssh_banner(host, port, self.timeout_s))
+
+    async def host_key(self, host: str, port: int) -> str | None:
+        """The host key by a key exchange of its own; None when there is none. Never raises for a network failure."""
+        return await reach.host_key(host, port, self.timeout_s)
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:

@@ -123,12 +123,15 @@ class RequestOut(RequestSummary):
 
 
 class Ssh(Out):
-    """How to connect; shown to the session's owner only."""
+    """How to connect; shown to the session's owner only. The key is the one that the machine showed first."""
 
     host: str
     port: int
     user: str
     command: str
+    host_key: Annotated[str | None, Field(examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"])] = None
+    fingerprint: Annotated[str | None, Field(examples=["SHA256:…"])] = None
+    known_hosts: str | None = None
 
 
 class AgentOut(Out):

@@ -22,7 +22,7 @@ from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
 from bot.services import changes
 from bot.services.agents import agent_view
-from bot.services.connecting import ssh_command
+from bot.services.connecting import SSH_PORT, fingerprint, known_hosts, ssh_command
 from bot.services.context import Context
 from bot.services.holding import WAITS
 from bot.services.metering import cost_now
@@ -162,4 +162,12 @@ def _agent(view: SessionView, now: datetime) -> AgentOut:
 def _ssh(row: Instance) -> Ssh | None:
     if not row.ssh_host:
         return None
-    return Ssh(host=row.ssh_host, port=row.ssh_port or 22, user=row.ssh_user or "root", command=ssh_command(row))
+    return Ssh(
+        host=row.ssh_host,
+        port=row.ssh_port or SSH_PORT,
+        user=row.ssh_user or "root",
+        command=ssh_command(row),
+        host_key=row.host_key,
+        fingerprint=fingerprint(row.host_key) if row.host_key else None,
+        known_hosts=known_hosts(row),
+    )

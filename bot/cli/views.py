@@ -109,6 +109,10 @@ def told_session(one: SessionOut) -> Told:
     if one.ssh:
         said.append(f"Connect: {one.ssh.command}")
         said.append(f"Host {one.ssh.host}, port {one.ssh.port}, user {one.ssh.user}.")
+        if one.ssh.fingerprint:
+            said.append(f"Host key {one.ssh.fingerprint}, as it showed first.")
+        if one.ssh.known_hosts:
+            said.append(f"For known_hosts: {one.ssh.known_hosts}")
     if one.end_reason:
         said.append(one.end_reason)
     if one.ended_at:

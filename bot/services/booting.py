@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.rules.wording import hours as say_hours
 from bot.services.context import Context
+from bot.services.hostkeys import note_key
 from bot.services.settling import end_announced
 from ledger.models import Instance, Session
 from ledger.moves import StaleMove, move
@@ -29,12 +30,14 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
     reached = item.status is InstanceStatus.RUNNING
     if reached and ctx.providers[item.cloud].capabilities.ssh:
         reached = item.ssh is not None and (await ctx.reach.probe(item.ssh.host, item.ssh.port)).ok
+    key = await ctx.reach.host_key(item.ssh.host, item.ssh.port) if reached and item.ssh is not None else None
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         row = await tx.get_one(Instance, instance_id)
         if row.state is not InstanceState.LIVE or row.reachable_at is not None:
             return False
         if reached:
+            await note_key(ctx, tx, row, key, now)
             await _ready(ctx, tx, row, now)
             return True
         # One that was ready before was started again: its disk is worth more than the wait, so people decide.

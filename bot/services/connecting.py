@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
 from ledger.models import Instance
+
+SSH_PORT = 22
 
 
 def ssh_command(row: Instance) -> str:
@@ -10,6 +15,20 @@ def ssh_command(row: Instance) -> str:
     host, user = row.ssh_host or "", row.ssh_user or "root"
     port = f"-p {row.ssh_port} " if row.ssh_port else ""
     return f"ssh {port}{user}@{host}" if _is_plain(host) and _is_plain(user) else f"ssh {port}(see host and user below)"
+
+
+def fingerprint(key: str) -> str:
+    """What `ssh` shows of a host key when it connects for the first time: `SHA256:…`."""
+    digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def known_hosts(row: Instance) -> str | None:
+    """The line for `~/.ssh/known_hosts`, with which `ssh` asks nothing; None while there is no key or plain address."""
+    host, port = row.ssh_host or "", row.ssh_port or SSH_PORT
+    if not row.host_key or not _is_plain(host):
+        return None
+    return f"{host if port == SSH_PORT else f'[{host}]:{port}'} {row.host_key}"
 
 
 def _is_plain(word: str) -> bool:

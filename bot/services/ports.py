@@ -24,6 +24,10 @@ class Reach(Protocol):
         """Connect, read the banner, close. Never raises for a network failure; takes at most a few seconds."""
         ...
 
+    async def host_key(self, host: str, port: int) -> str | None:
+        """The host's SSH key as one OpenSSH line, kind and base64, or None. Never raises; takes a few seconds."""
+        ...
+
 
 class CheckpointStores(Protocol):
     """Looks at checkpoints that are kept outside of the machines."""

@@ -18,6 +18,7 @@ from bot.rules.trouble import trouble
 from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
+from bot.services.hostkeys import look_at_key
 from bot.services.metering import billed_time, change_rate
 from bot.services.paging import alone, page
 from bot.services.runs import close_run
@@ -190,6 +191,8 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
         return bool(changes)
     if row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)
+    if await look_at_key(ctx, row, item, now):
+        return True
     return await watch(ctx, row, item, now) or bool(changes)
 
 

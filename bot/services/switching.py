@@ -10,6 +10,7 @@ from bot.rules.switching import Order, judge
 from bot.services import access, asking, recovery
 from bot.services.commands import Reply, Switch
 from bot.services.context import Context
+from bot.services.hostkeys import forgotten
 from bot.services.paging import page
 from ledger.claims import Claim, claim, release
 from ledger.courses import open_drift
@@ -145,7 +146,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
         else:
             if row.wanted == Order.RESTART:
                 async with ctx.db.write() as tx:
-                    await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None)
+                    await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
             else:
                 await _later(ctx, held, row, "the cloud took the order and does not show it")
 
@@ -200,7 +201,7 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
                 await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
             else:
                 # It is billed again from here on, whoever started it; it is ready when it can be reached again.
-                again = {**done, "live_at": now, "reachable_at": None}
+                again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
                 await move(
                     tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again
                 )

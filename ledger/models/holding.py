@@ -88,6 +88,9 @@ class Instance(Claimable, Base):
     ssh_host: Mapped[str | None] = mapped_column(SafeString(255))
     ssh_port: Mapped[int | None] = mapped_column(Integer)
     ssh_user: Mapped[str | None] = mapped_column(SafeString(64))
+    #: The SSH host key that it showed first, as OpenSSH writes it (kind and base64), and when it was looked at last.
+    host_key: Mapped[str | None] = mapped_column(SafeText)
+    host_key_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     live_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     reachable_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Iterable
+from typing import Any
 
 HOST = "127.0.0.1"
 BANNER = b"SSH-2.0-OpenSSH_9.6 sandbox\r\n"
@@ -17,6 +19,7 @@ class SshDoors:
         self._sockets: dict[str, socket.socket] = {}
         self._servers: dict[str, asyncio.Server] = {}
         self._writers: dict[str, set[asyncio.StreamWriter]] = {}
+        self._host_keys: dict[str, Any] = {}
 
     def reserve(self, key: str) -> int:
         """The port of `key`, bound but refusing connections until `open`. The same until `close`."""
@@ -39,7 +42,9 @@ class SshDoors:
             try:
                 writer.write(BANNER)
                 await writer.drain()
-                await reader.read(1024)
+                said = await reader.read(1024)
+                if said.startswith(b"SSH-2.0-"):
+                    await self._go_on(key, said, reader, writer)
             except ConnectionError:
                 pass
             finally:
@@ -47,6 +52,31 @@ class SshDoors:
                 writer.close()
 
         self._servers[key] = await asyncio.start_server(greet, sock=self._sockets[key])
+
+    def new_key(self, key: str) -> None:
+        """Make another host key for the door of `key`, as a machine does whose disk was wiped."""
+        self._host_keys.pop(key, None)
+
+    async def _go_on(self, key: str, said: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What follows the greeting: a key exchange with the door's own host key, and no login for anybody.
+
+        The SSH server is made for who speaks SSH only: most connections want the greeting, and making one takes 5 ms.
+        """
+        import asyncssh  # noqa: PLC0415 # Heavy, and most sandboxes never need it.
+
+        host_key = self._host_keys.setdefault(key, asyncssh.generate_private_key("ssh-ed25519"))
+        ours, theirs = socket.socketpair()
+        inner_reader, inner_writer = await asyncio.open_connection(sock=ours)
+        server = asyncio.create_task(_serve(theirs, host_key))
+        await inner_reader.readline()  # The greeting, which was said already.
+        inner_writer.write(said)
+        back = asyncio.create_task(_copy(inner_reader, writer))
+        try:
+            await _copy(reader, inner_writer)
+        finally:
+            inner_writer.close()
+            server.cancel()
+            await asyncio.gather(back, server, return_exceptions=True)
 
     async def close(self, key: str) -> None:
         """Stop answering and give the port up; open connections are cut."""
@@ -76,3 +106,26 @@ class SshDoors:
     def answering(self) -> frozenset[str]:
         """The keys that answer now."""
         return frozenset(self._servers)
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(65_536):
+            writer.write(piece)
+            await writer.drain()
+
+
+async def _serve(sock: socket.socket, host_key: Any) -> None:
+    import asyncssh  # noqa: PLC0415 # As above.
+
+    await asyncssh.run_server(
+        sock,
+        server_host_keys=[host_key],
+        server_version=BANNER.decode().strip().removeprefix("SSH-2.0-"),
+        password_auth=False,
+        kbdint_auth=False,
+        public_key_auth=False,
+        host_based_auth=False,
+        gss_host=None,
+        config=None,
+    )

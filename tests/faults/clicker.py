@@ -32,6 +32,9 @@ class NoReach:
     async def probe(self, host: str, port: int) -> Reached:
         return Reached(False, "not asked")
 
+    async def host_key(self, host: str, port: int) -> str | None:
+        return None
+
 
 def context(db: Database) -> Context:
     """The services on `db`, with an adapter that is never called."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from ledger.values import NetworkInTransaction, transaction_open
-from providers.reach import ssh_banner
+from providers.reach import host_key, ssh_banner
+from providers.sandbox.doors import SshDoors
 
 
 @asynccontextmanager
@@ -70,3 +72,38 @@ async def test_no_connection_is_an_answer_not_an_error(host: str, port: int) -> 
 async def test_nothing_is_probed_inside_a_transaction() -> None:
     with transaction_open(), pytest.raises(NetworkInTransaction):
         await ssh_banner("127.0.0.1", 1, 1.0)
+
+
+async def test_the_host_key_comes_from_a_key_exchange_and_stays_the_same() -> None:
+    doors = SshDoors()
+    port = doors.reserve("a")
+    await doors.open("a")
+    try:
+        first = await host_key("127.0.0.1", port, 10.0)
+        assert first is not None
+        kind, text = first.split(" ")
+        assert (kind, b64decode(text)[:15]) == ("ssh-ed25519", b"\0\0\0\x0bssh-ed25519")
+        assert await host_key("127.0.0.1", port, 10.0) == first
+        doors.new_key("a")
+        assert await host_key("127.0.0.1", port, 10.0) not in (None, first)
+    finally:
+        await doors.close_all()
+
+
+@pytest.mark.parametrize(
+    "greeting", [b"SSH-2.0-x\r\n", b"", b"SSH-2.0-x\r\n\0\0\xff\xff" + b"\x14" * 300, b"x" * 70_000]
+)
+async def test_a_host_that_offers_no_key_exchange_has_no_key(greeting: bytes) -> None:
+    async with answering(greeting) as port:
+        assert await host_key("127.0.0.1", port, 10.0) is None
+    assert await host_key("127.0.0.1", port, 10.0) is None  # Nobody is there any more.
+
+
+async def test_a_host_that_greets_and_says_nothing_more_is_given_up() -> None:
+    async with answering(b"SSH-2.0-x\r\n", hang=True) as port:
+        assert await host_key("127.0.0.1", port, 0.3) is None
+
+
+async def test_no_key_is_fetched_inside_a_transaction() -> None:
+    with transaction_open(), pytest.raises(NetworkInTransaction):
+        await host_key("127.0.0.1", 1, 1.0)

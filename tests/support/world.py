@@ -45,7 +45,7 @@ from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
 from ledger.writes import amend
 from providers.base import Provider
 from providers.pacing import LocalPacer
-from providers.reach import ssh_banner
+from providers.reach import host_key, ssh_banner
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming, TrueInstance, truth
@@ -68,11 +68,17 @@ def facts(actor: Actor, **changes: Any) -> DeciderFacts:
     return replace(DeciderFacts(actor), **changes)
 
 
+@dataclass
 class RealReach:
-    """The SSH prober as production uses it."""
+    """The SSH prober as production uses it. `keys`: it exchanges keys too, which takes 10 ms each time."""
+
+    keys: bool = False
 
     async def probe(self, host: str, port: int) -> Reached:
         return Reached(*await ssh_banner(host, port, 2.0))
+
+    async def host_key(self, host: str, port: int) -> str | None:
+        return await host_key(host, port, 5.0) if self.keys else None
 
 
 @dataclass

@@ -7,7 +7,7 @@ from decimal import Decimal
 from urllib.parse import quote
 
 from bot.rules.wording import hours, rate, unreconciled
-from bot.services.connecting import ssh_command
+from bot.services.connecting import fingerprint, known_hosts, ssh_command
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
     Block,
@@ -50,6 +50,8 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(
             f"Host {code(row.ssh_host)} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
         )
+    if row.ssh_host and row.host_key:
+        lines.append(f"Host key {code(fingerprint(row.host_key))}{known(row)}")
     if row.ssh_host and keyless:
         add = code(f"{command} key add ssh-ed25519 AAAA…")
         lines.append(f"You have no SSH key here, so none is on it and the login is refused; for the next one: {add}")
@@ -63,6 +65,12 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         ending, end = GOES_ON, ()
     text = f"{lead} {' · '.join(lines)}. {ending}"
     return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
+
+
+def known(row: Instance) -> str:
+    """The line with which `ssh` asks nothing at the first connection, where there is one."""
+    line = known_hosts(row)
+    return f" · for `known_hosts`: {code(line, 1_200)}" if line else ""
 
 
 def _no_address(able: Capabilities | None) -> str:

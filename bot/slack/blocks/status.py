@@ -11,7 +11,7 @@ from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
 from bot.rules.wording import kept, unreconciled
 from bot.services.agents import agent_view
-from bot.services.connecting import ssh_command
+from bot.services.connecting import fingerprint, ssh_command
 from bot.services.holding import WAITS
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
@@ -51,6 +51,8 @@ def status(
         row = view.instance
         if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
+            if row.host_key:
+                lines.append(f"Host key {code(fingerprint(row.host_key))}.")
         if row is not None and row.gate in WAITS and row.gate_note:
             lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
         if view.disk is not None:

@@ -1,0 +1,82 @@
+"""The SSH host key of a machine: kept from its first look, shown to its people, and told of when another one answers.
+
+Nothing is ended for it. The key that was seen first stays the one that is shown: whoever stands in between for a while
+does not become the one to trust.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from bot.services.connecting import fingerprint
+from bot.services.context import Context
+from bot.services.paging import OPERATORS
+from ledger.events import announce, record
+from ledger.lookups import notification_of
+from ledger.models import Instance, Session
+from ledger.states import InstanceState, NotificationKind
+from ledger.values import SYSTEM, Actor, ActorKind, short_id
+from ledger.writes import Tx, amend
+from providers import profile
+from providers.base import InstanceStatus, ObservedInstance
+
+#: How often the key of a machine that runs is looked at.
+LOOK_EVERY = timedelta(minutes=10)
+
+
+async def look_at_key(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> bool:
+    """One look at the key of a machine that has been ready, when one is due. True when its people were told."""
+    if item.status is not InstanceStatus.RUNNING or item.ssh is None or row.wanted is not None:
+        return False
+    here = (item.ssh.host, item.ssh.port) == (row.ssh_host, row.ssh_port)  # An address that moved is looked at now.
+    if here and row.host_key_at is not None and now - row.host_key_at < LOOK_EVERY:
+        return False
+    key = await ctx.reach.host_key(item.ssh.host, item.ssh.port)
+    async with ctx.db.write() as tx:
+        fresh = await tx.get_one(Instance, row.id, populate_existing=True)
+        # A restart in the meantime may have made a new key, which the next look takes.
+        if fresh.state is not InstanceState.LIVE or (fresh.wanted, fresh.host_key_at) != (None, row.host_key_at):
+            return False
+        return await note_key(ctx, tx, fresh, key, now)
+
+
+async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: datetime) -> bool:
+    """Keep the first key, and tell of another one in its place. True when people were told."""
+    pinned = row.host_key
+    await amend(tx, Instance, row.id, host_key_at=now, host_key=pinned or key)
+    if key is None or pinned is None or key == pinned:
+        return False
+    session = await tx.get_one(Session, row.session_id)
+    before, after = fingerprint(pinned), fingerprint(key)
+    sentence = (
+        f"The SSH host key of session {short_id(session.id)} ({row.cloud}, {row.name}) changed while it runs: it was "
+        f"{before}, and {after} answers now. Somebody may stand between you and the machine: do not connect, unless "
+        "you changed the key yourself. Nothing was ended."
+    )
+    subject, body = f"{row.id}/host_key", {"text": sentence}
+    told = await notification_of(tx, NotificationKind.OPERATOR_PAGE, subject, OPERATORS)
+    if told is not None and told.body == body:
+        return False
+    record(
+        tx,
+        at=now,
+        actor=SYSTEM,
+        subject=row.id,
+        kind="instance.host_key_changed",
+        reason=sentence,
+        data={"before": before, "after": after},
+    )
+    places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
+    owner = Actor.from_ref(session.owner)
+    if owner.kind is ActorKind.SLACK:
+        places.append((NotificationKind.REPLY, owner.id))
+    for kind, place in places:
+        await announce(tx, at=now, kind=kind, subject=subject, destination=place, body=body)
+    ctx.hints.outbox.set()
+    return True
+
+
+def forgotten(row: Instance, at: datetime) -> dict[str, Any]:
+    """What an order changes of the key: a machine whose disk is wiped makes a new one, and nobody is told of that."""
+    return {"host_key": None, "host_key_at": at} if profile.load(row.cloud).restarted else {}
