@@ -50,15 +50,15 @@ async def host_key(host: str, port: int, timeout_s: float) -> str | None:
     None when it shows none within `timeout_s`. Never raises for what the host does: it is not ours.
     """
     forbid_in_transaction("ssh")
+    asyncssh = await asyncio.to_thread(_library)
     try:
         async with asyncio.timeout(timeout_s):
-            return await _exchanged(host, port)
+            return await _exchanged(asyncssh, host, port)
     except (TimeoutError, OSError, ValueError, OverflowError):
         return None
 
 
-async def _exchanged(host: str, port: int) -> str | None:
-    asyncssh = await asyncio.to_thread(_library)
+async def _exchanged(asyncssh: Any, host: str, port: int) -> str | None:
     try:
         key = await asyncssh.get_server_host_key(
             host, port, config=None, kex_algs=list(EXCHANGES), server_host_key_algs=list(KEY_SIGNED)
