@@ -104,9 +104,10 @@ async def _over(ctx: Context, disk: Disk, now: datetime) -> int:
     """Its machine runs again, or goes: nothing is kept apart from it any more."""
     async with ctx.db.write() as tx:
         row = await tx.get_one(Instance, disk.instance_id)
-        ended_at = max(min(row.terminate_acked_at or row.live_at or now, now), disk.since)
-        if row.state is InstanceState.LIVE:
-            ended_at = max(row.live_at or now, disk.since)
+        if row.state is InstanceState.TERMINATING and row.terminate_acked_at is None:
+            return 0  # Its end is ordered and not taken: the gate may keep it, and it is paid until the cloud takes it.
+        over_at = row.live_at if row.state is InstanceState.LIVE else row.terminate_acked_at or row.ended_at
+        ended_at = max(min(over_at or now, now), disk.since)
         if not await change_disk(tx, disk.id, ended_at=ended_at):
             return 0
         await _book(ctx, tx, disk, row, ended_at, final=True)
@@ -126,7 +127,7 @@ async def _book(ctx: Context, tx: Tx, disk: Disk, row: Instance, until: datetime
     for piece in pieces(disk.since, until, surcharge, rule, final=final)[disk.booked_h :]:
         await book(
             tx,
-            key=f"{disk.id}/storage/{piece.suffix}",
+            key=f"{row.id}/disk/{int(disk.since.timestamp())}/{piece.suffix}",
             kind="accrue",
             debit=f"session:{row.session_id}",
             credit=f"payable:{row.cloud}:{row.account}",

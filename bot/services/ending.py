@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from bot.services import asking, gating, interrupting, recovery, warning
+from bot.services import asking, gating, holding, interrupting, recovery, warning
 from bot.services.context import Context
 from bot.services.paging import alone, page_in
 from bot.services.settling import end_instance, settle
@@ -101,12 +101,19 @@ async def _terminate(ctx: Context, held: Claim, *, recovering: bool) -> None:
         log.warning("terminating %s failed: %s", row.id, error.code)
         problem = error.message
     now = ctx.clock.now()
-    waiting_s = (now - (row.terminate_asked_at or row.created_at)).total_seconds()
-    pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
     async with ctx.db.write() as tx:
+        fresh = await tx.get_one(Instance, row.id)
+        waiting_s = (now - _sent_since(fresh)).total_seconds()
+        pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), terminate_acked_at=acked_at)
         if waiting_s > ctx.timing.terminate_page_s:
             await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
+
+
+def _sent_since(row: Instance) -> datetime:
+    """Since when the cloud is asked to end it: from the order on, or from when the checkpoint gate let it go."""
+    ordered_at = row.terminate_asked_at or row.created_at
+    return max(ordered_at, row.gate_until or ordered_at) if row.gate in holding.BEHIND else ordered_at
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:

@@ -185,13 +185,14 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     tx.add(authority)
     await tx.flush()
     await asking.reserve(tx, authority, now)
-    total = Decimal(session.hours) + job.hours
-    await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
     await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
     row = (await instances_of_session(tx, session.id))[-1]
     if holding.waiting([row]):
+        # Its hours are counted with the hold, and not with the run as well.
         end = await holding.extended(ctx, tx, row, job.hours, now)
     else:
+        total = Decimal(session.hours) + job.hours
+        await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
         # Where the amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
         end = extending.later(session.deadline, job.hours)
         end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)

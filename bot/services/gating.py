@@ -42,8 +42,10 @@ log = logging.getLogger(__name__)
 async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """When to look again before an end that waits; None when nothing holds it."""
     provider = ctx.providers.get(row.cloud)
-    if provider is None or row.gate in BEHIND or row.outcome_code in ANSWERED:
+    if row.gate in BEHIND or row.outcome_code in ANSWERED:
         return None
+    if provider is None or provider.account != row.account:
+        return None  # Nothing of it can be seen or stopped here, and the end itself waits for the account, and pages.
     able = provider.capabilities
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, row.request_id)

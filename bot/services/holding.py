@@ -10,13 +10,19 @@ from bot.rules.spend import billed_rate
 from bot.services import access, asking, warning
 from bot.services.commands import AnswerHold, Reply
 from bot.services.context import Context
-from bot.services.metering import cost_now
+from bot.services.metering import used_now
 from ledger.claims import wake
 from ledger.events import announce, record
-from ledger.lookups import extension_caps, next_numbers, notifications_of, open_instances_of_session
+from ledger.lookups import (
+    accrued_of_instance,
+    extension_caps,
+    next_numbers,
+    notifications_of,
+    open_instances_of_session,
+)
 from ledger.models import GrantRow, Instance, Session
 from ledger.moves import move
-from ledger.reads import session_to_change, session_view
+from ledger.reads import session_to_change
 from ledger.states import GrantState, InstanceState, NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
 from ledger.writes import Tx, amend
@@ -53,10 +59,14 @@ async def _over(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -
 
 
 async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decimal:
-    """Dollars that were approved for the session and are not spent."""
+    """Dollars that were approved for this machine and are not spent.
+
+    What earlier machines cost is not taken off again: a replacement's grant holds what they had left over, and an
+    attempt that was asked for anew has an amount of its own.
+    """
     grant = await tx.get_one(GrantRow, row.grant_id)
-    view = await session_view(tx, row.session_id)
-    return grant.total_cap_usd + await extension_caps(tx, row.session_id) - cost_now(ctx, view, now)
+    used = max(await accrued_of_instance(tx, row.id), used_now(ctx, row, now))
+    return grant.total_cap_usd + await extension_caps(tx, row.session_id) - used
 
 
 async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:

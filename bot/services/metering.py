@@ -213,9 +213,14 @@ def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
     row = view.instance
     if row is None or view.session.ended_at is not None or row.ended_at is not None:
         return view.accrued_usd
+    return max(view.accrued_usd, used_now(ctx, row, now))
+
+
+def used_now(ctx: Context, row: Instance, now: datetime) -> Decimal:
+    """Dollars that one instance has used until now by its meters, the running hour included."""
     rule = ctx.providers[row.cloud].capabilities.billing if row.cloud in ctx.providers else BillingRule()
     gpu = so_far(
         row.billing_from, min(now, row.billing_until or now), max(row.price_usd_h - row.storage_usd_h, Decimal(0)), rule
     )
     disk = so_far(row.storage_from or row.sent_at, min(now, row.storage_until or now), row.storage_usd_h, rule)
-    return max(view.accrued_usd, gpu + disk)
+    return gpu + disk

@@ -6,7 +6,7 @@ from datetime import timedelta
 from decimal import Decimal
 
 from bot.rules.switching import Order
-from bot.services import disks, holding
+from bot.services import deadlines, disks, holding
 from bot.services.commands import Done, Switch
 from bot.services.sessions import done
 from bot.services.switching import switch
@@ -25,7 +25,7 @@ async def kept(w: World) -> list[Disk]:
 
 
 async def surcharge(w: World) -> Decimal:
-    return sum((e.amount_usd for e in (await w.books()).entries if e.key.startswith("dsk_")), Decimal(0))
+    return sum((e.amount_usd for e in (await w.books()).entries if "/disk/" in e.key), Decimal(0))
 
 
 async def test_a_stopped_machine_has_a_disk_that_is_paid_until_it_starts_or_ends(w: World) -> None:
@@ -99,11 +99,15 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         assert session.deadline is not None
         w.clock.advance(session.deadline - w.clock.now() - timedelta(seconds=10))
         await w.settle()
+        (before,) = await kept(w)
         w.clock.advance(11)
+        await deadlines.deadlines_due(w.ctx)
+        assert [one.id for one in await kept(w)] == [before.id]  # Between the order and the gate's word it stays.
         await w.settle()
         row = (await w.books()).instances[0]
         assert (row.gate, row.status, len(w.alive())) == (holding.HELD, "stopped", 1)
         (disk,) = await kept(w)
+        assert disk.id == before.id
         assert w.clock.now() < disk.until <= w.clock.now() + holding.LONGEST
         w.clock.advance(disk.until - w.clock.now() - timedelta(minutes=5))
         await disks.disks_due(w.ctx)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
+from typing import cast
 
 import pytest
 
@@ -16,9 +17,11 @@ from bot.services.commands import AnswerHold, Done
 from ledger.db import Database
 from ledger.models import Instance
 from ledger.states import InstanceState, SessionState
-from ledger.writes import amend
+from ledger.writes import amend, book
+from providers.base import Provider
 from providers.stores import Stores
 from tests.support.clock import SteppedClock
+from tests.support.interposed import InFront
 from tests.support.stores import Shelf, served
 from tests.support.world import ALICE, DAVE, World, checked_world, facts
 
@@ -45,6 +48,12 @@ async def near_its_end(w: World, cloud: str = "vast") -> AsyncIterator[tuple[She
         await w.settle()
         w.clock.advance(10)
         yield shelf, request_id
+
+
+class Elsewhere(InFront):
+    """The same cloud with the key of another account."""
+
+    account = "elsewhere"
 
 
 async def row_of(w: World) -> Instance:
@@ -79,6 +88,14 @@ async def test_a_verified_checkpoint_lets_the_end_go_on_and_one_that_arrives_lat
 
 async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends_it(w: World) -> None:
     async with near_its_end(w) as (shelf, request_id):
+        ours = w.ctx.providers
+        w.wrap("vast", lambda inner: cast("Provider", Elsewhere(inner)))
+        await w.settle()
+        row = await row_of(w)
+        # With another account set up nothing is decided about it, because nothing could be done.
+        assert (row.state, row.gate, len(w.alive())) == (InstanceState.TERMINATING, None, 1)
+        w.use(ours)
+        w.clock.advance(30)
         await w.settle()
         shelf.down = True
         w.board.down = True
@@ -102,6 +119,18 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         assert w.alive() == []
         await w.run(90, 30)
         assert (await w.books()).sessions[0].state is SessionState.TERMINATED
+        # The hours that it was held are no hours that the cloud took to end it.
+        assert row.id not in [one.subject for one in (await w.books()).notifications]
+
+
+async def test_what_earlier_machines_of_its_session_cost_is_not_taken_off_what_is_left(bare: World) -> None:
+    await bare.running(candidates=("tensordock",))
+    row, now = await row_of(bare), bare.clock.now()
+    async with bare.ctx.db.write() as tx:
+        before = await holding.left_usd(bare.ctx, tx, row, now)
+        spent = {"kind": "accrue", "debit": f"session:{row.session_id}", "credit": "payable:vast:main"}
+        await book(tx, key="earlier", amount_usd=Decimal(60), at=now, session_id=row.session_id, **spent)
+        assert await holding.left_usd(bare.ctx, tx, row, now) == before > 0
 
 
 async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about_and_comes_by_its_cap(w: World) -> None:
@@ -163,11 +192,14 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         assert (await w.decide(str(asked.data["request_id"]))).code == "approved"
         longer = await row_of(w)
         assert (end_s(longer) - end_s(row), longer.hold_s) == (3 * 3600, 5 * 3600)
+        assert (await w.books()).sessions[0].hours == "2"
         stale = AnswerHold(row.session_id, facts(ALICE), end_s(row))
         assert (await holding.answer(w.ctx, stale)).code == "stale"
         assert (await row_of(w)).gate == holding.SAVING
         again = await w.more(request_id, "1", seen_end_s=end_s(longer))
         assert again.code == "asked", again
+        # Two hours of the run, two of the hold, and three more of it.
+        assert Decimal(str((await w.books()).requests[-1].job["already_hours"])) == 7
         saved = AnswerHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
         reply = await holding.answer(w.ctx, saved)
         assert reply.code == "released", reply
