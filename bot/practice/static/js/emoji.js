@@ -4,7 +4,7 @@ const EMOJI = {
   "+1": "👍", "-1": "👎", alarm_clock: "⏰", arrow_right: "➡️", arrows_counterclockwise: "🔄", bar_chart: "📊", bell: "🔔",
   bulb: "💡", calendar: "📅", chart_with_upwards_trend: "📈", checkered_flag: "🏁", clipboard: "📋", clock1: "🕐",
   cloud: "☁️", coin: "🪙", construction: "🚧", computer: "💻", credit_card: "💳", desktop_computer: "🖥️", dollar: "💵",
-  double_vertical_bar: "⏸️", exclamation: "❗", eyes: "👀", fire: "🔥", gear: "⚙️", ghost: "👻",
+  double_vertical_bar: "⏸️", exclamation: "❗", eyes: "👀", fire: "🔥", floppy_disk: "💾", gear: "⚙️", ghost: "👻",
   globe_with_meridians: "🌐", green_circle: "🟢", hammer_and_wrench: "🛠️", hand: "✋", heavy_check_mark: "✔️",
   hourglass: "⌛", hourglass_flowing_sand: "⏳", inbox_tray: "📥", information_source: "ℹ️", key: "🔑",
   large_blue_circle: "🔵", large_green_circle: "🟢", large_orange_circle: "🟠", large_yellow_circle: "🟡", link: "🔗",
