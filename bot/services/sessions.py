@@ -12,10 +12,19 @@ from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
 from ledger.events import announce, record
-from ledger.lookups import open_instances_of_session
+from ledger.lookups import instances_of_session, open_instances_of_session
 from ledger.models import Request, Session
 from ledger.moves import StaleMove
-from ledger.reads import RequestView, SessionView, pending_requests, request_view, resolve, session_view, session_views
+from ledger.reads import (
+    RequestView,
+    SessionView,
+    pending_requests,
+    request_view,
+    resolve,
+    session_to_change,
+    session_view,
+    session_views,
+)
 from ledger.states import NotificationKind, SessionState
 from ledger.values import Actor, ActorKind, short_id
 from ledger.writes import Tx, amend
@@ -68,18 +77,44 @@ async def done(ctx: Context, command: Done) -> Reply:
 
 async def _preserve(ctx: Context, command: Done) -> Reply:
     hint = "The session goes on: /gpu done ID destroy ends it with its disk."
-    reply = await switching.switch(ctx, Switch(command.session, command.decider, Order.STOP, keep=True))
+    how = "The work is done" if command.succeeded else "The work failed"
+    actor, now = command.decider.actor, ctx.clock.now()
+    try:
+        # The wish is written with the order: a stop whose wish is lost ends with its disk.
+        async with ctx.db.write() as tx:
+            session = await session_to_change(tx, command.session)
+            if session is None:
+                return Reply(False, "no_session", "That request has no session yet.")
+            reply = await _standing_still(ctx, tx, session, command) or await switching.order(
+                ctx, tx, session, Switch(command.session, command.decider, Order.STOP, keep=True), now
+            )
+            if reply.ok:
+                await amend(tx, Session, session.id, preserve=True)
+                said = f"{how}; the disk is kept."
+                record(tx, at=now, actor=actor, subject=session.id, kind="session.work_over", reason=said)
+    except LookupError as error:
+        reply = Reply(False, "unknown_id", f"{error}.")
     if not reply.ok:
         return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
-    how = "The work is done" if command.succeeded else "The work failed"
-    session_id, actor, now = str(reply.data["session_id"]), command.decider.actor, ctx.clock.now()
-    async with ctx.db.write() as tx:
-        await amend(tx, Session, session_id, preserve=True)
-        record(
-            tx, at=now, actor=actor, subject=session_id, kind="session.work_over", reason=f"{how}; the disk is kept."
-        )
+    ctx.hints.instances.set()
+    ctx.hints.outbox.set()
     longer = "Its disk stays after that too, up to 7 days, as long as what was approved and is left pays for it."
     return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence} {longer}")
+
+
+async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done) -> Reply | None:
+    """The answer where it is stopped already, or its stop is under way and keeps its data; None where it runs."""
+    rows = await instances_of_session(tx, session.id)
+    row = rows[-1] if rows else None
+    if row is None or row.cloud not in ctx.providers or not profile.load(row.cloud).stop_keeps_data:
+        return None
+    stopping = session.state is SessionState.RUNNING and row.wanted == Order.STOP
+    if not stopping and (session.state is not SessionState.STOPPED or row.wanted is not None):
+        return None
+    if not await access.may_act(tx, ctx.policy, session, command.decider):
+        return None  # The order is refused in its own words.
+    stands = "Its stop is under way." if stopping else "It is stopped already."
+    return Reply(True, "ordered", f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
 
 async def _tell_owner(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime) -> None:

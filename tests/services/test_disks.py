@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ from ledger.disks import add_disk, open_disks
 from ledger.models import Disk
 from tests.services.test_gating import near_its_end, told
 from tests.support.clock import SteppedClock
-from tests.support.world import ALICE, World, checked_world, facts
+from tests.support.world import ALICE, DAVE, World, checked_world, facts
 
 
 async def kept(w: World) -> list[Disk]:
@@ -119,8 +120,15 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         await w.run(120, 60)
         assert (await kept(w), w.bill() <= (await w.books()).grants[0].total_cap_usd) == ([], True)
         twice = await w.running(candidates=("vast",), hours=Decimal(2))
-        assert (await done(w.ctx, Done(twice, facts(ALICE), preserve=True))).ok
+        # A stop that was ordered for another reason, before the wish and while it stands still.
+        assert (await switch(w.ctx, Switch(twice, facts(ALICE), Order.STOP))).ok
+        wish = Done(twice, facts(ALICE), preserve=True)
+        assert (await done(w.ctx, wish)).code == "preserving"
         await w.run(60, 30)
+        assert (await done(w.ctx, Done(twice, facts(DAVE), preserve=True))).code == "not_yours"
+        assert (await done(w.ctx, wish)).code == "preserving"
+        assert (await w.books()).sessions[1].preserve is True
+        assert (await done(w.ctx, replace(wish, session="zzzzzz"))).code == "unknown_id"
         assert (await done(w.ctx, Done(twice, facts(ALICE)))).code == "terminating"
         await w.settle()
         assert w.alive() == []
