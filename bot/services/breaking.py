@@ -19,17 +19,19 @@ from bot.services.paging import page_in
 from ledger.doors import Whose
 from ledger.events import announce, record
 from ledger.locks import lock_standing
-from ledger.lookups import Ask, ask_of_request
+from ledger.lookups import Ask, ask_of_request, latest_events
 from ledger.models import Approval, Option, Request
 from ledger.moves import StaleMove, move
 from ledger.reads import resolve
 from ledger.spending import started_alone
 from ledger.states import NotificationKind, RequestState
-from ledger.values import Actor, JobRequest, new_id, short_id
+from ledger.values import JobRequest, new_id, short_id
 from ledger.weighing import shown_options
 from ledger.writes import Tx, amend
 
 KIND = "request.break_glass"
+#: One request is started so a few times at most: once for each time that its offers are gone.
+SOME = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class BreakGlass:
     decider: DeciderFacts
     reason: str
     offer_id: str | None = None
+    #: What names the call; the same call again is answered as before. Empty where nobody repeats one.
+    key: str = ""
 
 
 async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
@@ -48,7 +52,8 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
     try:
         async with ctx.db.write() as tx:
             request, _ = await resolve(tx, command.request)
-            reply = await _judge(ctx, tx, await ask_of_request(tx, request.id), command, now)
+            ask = await ask_of_request(tx, request.id)
+            reply = await _done_before(tx, command, request.id) or await _judge(ctx, tx, ask, command, now)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove:
@@ -57,6 +62,18 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
         for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
             hint.set()
     return reply
+
+
+async def _done_before(tx: Tx, command: BreakGlass, request_id: str) -> Reply | None:
+    """What a call was answered whose process may have ended before it could say so."""
+    rows = await latest_events(tx, request_id, KIND, SOME) if command.key else []
+    mine = command.decider.actor.ref
+    said = next((one.reason for one in rows if one.actor == mine and one.data.get("key") == command.key), None)
+    return None if said is None else _started(request_id, said)
+
+
+def _started(request_id: str, said: str) -> Reply:
+    return Reply(True, "break_glass", f"It starts. {said}", {"request_id": request_id})
 
 
 async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datetime) -> Reply:
@@ -89,10 +106,10 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     if not room.verdict.allowed:
         return Reply(False, room.verdict.code, room.verdict.sentence)
     said = breaking.told(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
-    await _start(ctx, tx, replace(ask, option=option), who.actor, (time_h, cover), command.reason, said, now)
+    await _start(ctx, tx, replace(ask, option=option), command, (time_h, cover), said, now)
     await budgets.reserved(ctx, tx, spend, room, now)
     await _shout(ctx, tx, request, said, now)
-    return Reply(True, "break_glass", f"It starts. {said}", {"request_id": request.id})
+    return _started(request.id, said)
 
 
 def _cover(
@@ -116,13 +133,12 @@ async def _start(
     ctx: Context,
     tx: Tx,
     ask: Ask,
-    actor: Actor,
+    command: BreakGlass,
     covers: tuple[Decimal, tuple[Decimal, Decimal]],
-    reason: str,
     said: str,
     now: datetime,
 ) -> None:
-    request, option, (time_h, cover) = ask.request, ask.option, covers
+    request, option, actor, (time_h, cover) = ask.request, ask.option, command.decider.actor, covers
     offer_id = option.offer_id if option else ""
     if ask.override is not None and ask.override.state is RequestState.PENDING:
         closed = {"outcome": said, "decided_at": now, "decided_by": actor.ref, "due_at": None}
@@ -140,14 +156,15 @@ async def _start(
         price_cap_usd_h=cover[0],
         total_cap_usd=cover[1],
         hours=f"{time_h.normalize():f}",
-        reason=reason,
+        reason=command.reason,
         rule=said,
         digest=covered(request.id, request.quote_version, offer_id, cover, time_h),
         at=now,
     )
     tx.add(approval)
     await tx.flush()
-    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said)
+    kept = {"key": command.key} if command.key else None
+    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said, data=kept)
     await approvals.approved(ctx, tx, ask, approval, actor, now)
 
 

@@ -80,6 +80,8 @@ class Switch:
     order: Order
     #: The stop is for keeping what is on the machine: where it keeps nothing, it is refused.
     keep: bool = False
+    #: What names the call that orders it; the same call again orders nothing. Empty where nobody repeats one.
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

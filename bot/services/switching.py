@@ -11,12 +11,13 @@ from bot.services import access, asking, recovery
 from bot.services.commands import Reply, Switch
 from bot.services.context import Context
 from bot.services.hostkeys import forgotten
+from bot.services.idempotency import KEPT
 from bot.services.paging import page
 from ledger.claims import Claim, claim, release
 from ledger.courses import open_drift
 from ledger.events import announce, record
 from ledger.locks import lock_family
-from ledger.lookups import instances_of_session, next_numbers, open_starts
+from ledger.lookups import instances_of_session, next_numbers, open_starts, ordered_before
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import StaleMove, move
 from ledger.reads import session_to_change
@@ -58,16 +59,32 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     data = {"session_id": session.id}
     if not await access.may_act(tx, ctx.policy, session, command.decider):
         return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
+    if command.key:
+        done = await ordered_before(tx, session.id, f"instance.{command.order}", command.key, now - KEPT)
+        if done is not None:  # The process ended before it could answer; what was ordered since then stands.
+            return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
         return Reply(False, "drift_unconfirmed", sentence, data)
-    return await give(ctx, tx, session, command.order, command.decider.actor, now, keep=command.keep)
+    actor, key = command.decider.actor, command.key
+    return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
 
 
 async def give(
-    ctx: Context, tx: Tx, session: Session, which: Order, actor: Actor, now: datetime, *, keep: bool = False
+    ctx: Context,
+    tx: Tx,
+    session: Session,
+    which: Order,
+    actor: Actor,
+    now: datetime,
+    *,
+    keep: bool = False,
+    key: str = "",
 ) -> Reply:
-    """Give an order in somebody's name; the caller has judged whether they may. `keep`: only if its data stay."""
+    """Give an order in somebody's name; the caller has judged whether they may. `keep`: only if its data stay.
+
+    `key` is kept with the order, so that the call which it names is found again.
+    """
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
@@ -85,7 +102,8 @@ async def give(
     if which is Order.START:
         await _authority(tx, row, session, now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
-    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{which}", reason=verdict.sentence)
+    kind, data_kept = f"instance.{which}", {"key": key} if key else None
+    record(tx, at=now, actor=actor, subject=row.id, kind=kind, reason=verdict.sentence, data=data_kept)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 

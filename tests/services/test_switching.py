@@ -23,8 +23,8 @@ from tests.support.interposed import InFront
 from tests.support.world import ALICE, DAVE, World, facts
 
 
-async def order(w: World, request_id: str, what: Order, actor: Actor = ALICE) -> Reply:
-    return await switching.switch(w.ctx, Switch(request_id, facts(actor), what))
+async def order(w: World, request_id: str, what: Order, actor: Actor = ALICE, key: str = "") -> Reply:
+    return await switching.switch(w.ctx, Switch(request_id, facts(actor), what, key=key))
 
 
 async def now(w: World) -> tuple[Session, Instance]:
@@ -62,9 +62,12 @@ async def test_a_stop_is_done_when_the_cloud_shows_it_and_stops_the_meter_of_the
 async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it_is_reached(w: World) -> None:
     request_id = await stopped(w)
     deadline = (await now(w))[0].deadline
-    assert (await order(w, request_id, Order.START)).code == "ordered"
+    first = await order(w, request_id, Order.START, key="rest:1")
+    assert first.code == "ordered"
     assert (await order(w, request_id, Order.START)).code == "under_way"
     await w.run(120, 20)
+    # The process ended before it answered: the same call is answered, and what its owner stopped since stays stopped.
+    assert (await order(w, request_id, Order.START, key="rest:1")) == first
     session, instance = await now(w)
     assert (session.state, instance.state, session.deadline) == (SessionState.RUNNING, InstanceState.LIVE, deadline)
     assert instance.reachable_at is not None
@@ -73,6 +76,11 @@ async def test_3300_a_start_takes_a_grant_that_adds_nothing_and_is_ready_when_it
         ("start", GrantState.USED, Decimal(0))
     ]
     assert w.board.kinds(session.id).count("session.ready") == 2
+    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    await w.run(60, 20)
+    assert (await order(w, request_id, Order.START, key="rest:1")) == first
+    session, instance = await now(w)
+    assert (session.state, instance.wanted) == (SessionState.STOPPED, None)
     assert len(w.instances()) == 1  # Nothing was created for it.
 
 

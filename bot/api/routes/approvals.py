@@ -102,9 +102,9 @@ class BreakGlassIn(In):
 async def start_without(desk: AtDesk, who: Decider, request: Named, body: BreakGlassIn, key: Repeat) -> Any:
     """Start one's own request without an approval, where the policy names you; everybody who decides is told."""
     row, _ = await found(desk, who, request)
-    command = BreakGlass(row.id, DeciderFacts(who.actor), body.reason, body.offer_id)
 
-    async def act(_command: str) -> tuple[int, Done]:
+    async def act(name: str) -> tuple[int, Done]:
+        command = BreakGlass(row.id, DeciderFacts(who.actor), body.reason, body.offer_id, name)
         return 200, done(await break_glass(desk.ctx, command), url=f"/api/v1/requests/{row.id}")
 
     return await once(desk, who, key, f"POST /requests/{row.id}/break-glass {body.model_dump_json()}", act)

@@ -122,15 +122,15 @@ async def restart(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
 async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, key: str) -> JSONResponse:
     row = await _held(desk, who, session)
 
-    async def switch(_command: str) -> tuple[int, Done]:
-        return 202, await _switch(desk, who, row.id, order)
+    async def switch(command: str) -> tuple[int, Done]:
+        return 202, await _switch(desk, who, row.id, order, command)
 
     return await once(desk, who, key, f"POST /sessions/{row.id}/{order}", switch)
 
 
-async def _switch(desk: Desk, who: Principal, session: str, order: Order) -> Done:
+async def _switch(desk: Desk, who: Principal, session: str, order: Order, key: str = "") -> Done:
     row = await _held(desk, who, session)
-    reply = await switching.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order))
+    reply = await switching.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 
