@@ -17,19 +17,26 @@ from bot.rules.wording import Verdict
 from bot.services import holding
 from bot.services.checkins import heard_of
 from bot.services.context import Context
-from bot.services.holding import BEHIND, DESTROYED, HELD, PASSED, SAVING
-from bot.services.paging import page_in
+from bot.services.holding import BEHIND, DESTROYED, HELD, PASSED, SAVING, STOPPING
+from bot.services.paging import OPERATORS, page, page_in
 from ledger.locks import lock_family
+from ledger.lookups import notification_of
 from ledger.models import Instance, Node, Request, Session
 from ledger.nodes import node_of
-from ledger.states import InstanceState
-from ledger.writes import Tx
-from providers.base import Capabilities
+from ledger.states import InstanceState, NotificationKind
+from ledger.writes import Tx, amend
+from providers.base import Capabilities, Provider
 from providers.errors import ProviderError
 from providers.stores import StoreUnreachable
 
 #: Between two looks at the store while an end waits: with the machine running, and with nothing left but its disk.
 LOOK, REST = timedelta(seconds=30), timedelta(minutes=10)
+#: Nobody's data goes before the operators had so long to answer, as far as a running machine is paid for.
+GRACE = timedelta(minutes=5)
+#: What is held ends earlier than was said when it differs by more than this, and is announced anew.
+EARLIER = timedelta(minutes=1)
+#: An approved extension may keep a disk for longer than anybody's silence does.
+YEAR = timedelta(days=365)
 #: Ends that a person ordered, knowing that the disk goes.
 ANSWERED = frozenset({"asked"})
 
@@ -66,15 +73,26 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         waits = await _decide(ctx, tx, fresh, verdict, now, able)
         after = await tx.get_one(Instance, row.id, populate_existing=True)
     ctx.hints.outbox.set()
-    if after.gate == HELD and able.keeps_disk and row.ref is not None:
-        try:
-            await provider.stop(row.ref)
-        except ProviderError as error:
-            log.warning("%s cannot be stopped while it is held: %s", row.id, error.code)
+    if after.gate == STOPPING and row.ref is not None:
+        await _stop(ctx, provider, after, row.ref, now)
     if not waits:
         return None
     pause = REST if after.gate == HELD and row.status == "stopped" else LOOK
-    return min(now + pause, max(after.gate_until or now, now + timedelta(seconds=1)))
+    over = after.gate_until
+    return min(now + pause, over) if over is not None and over > now else now + LOOK
+
+
+async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: datetime) -> None:
+    """Ask for the stop, at each look until it is seen. Operators are told of one that does not happen."""
+    problem = "the cloud took the order and does not show it"
+    try:
+        await provider.stop(ref)
+    except ProviderError as error:
+        log.warning("%s cannot be stopped while it is held: %s", row.id, error.code)
+        problem = error.message
+    if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
+        said = f"{row.cloud} does not stop {row.name} ({ref}), whose disk is to be kept: {problem}. Its GPU costs on."
+        await page(ctx, f"{row.id}/stop", said)
 
 
 async def _look(ctx: Context, where: Place, node: Node | None, now: datetime) -> Verdict:
@@ -117,11 +135,15 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     if dear and not able.keeps_disk:
         said = f"{verdict.sentence} It is billed above what was approved, so it is ended without a verified checkpoint."
         return await _give_up(ctx, tx, row, said, now)
+    if able.keeps_disk and row.status != "stopped":
+        return await _stopping(ctx, tx, row, verdict, now)
     if able.keeps_disk:
-        most = await holding.disk_paid_until(ctx, tx, row, now)
+        longest = YEAR if row.gate == HELD else holding.LONGEST
+        most = await holding.disk_paid_until(ctx, tx, row, now, longest)
     else:
         most = await holding.held_most(ctx, tx, row, now, able)
-    if row.gate != HELD:
+    earlier = row.gate == HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
+    if row.gate != HELD or earlier:
         how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
         said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
         await holding.note(tx, row, HELD, said, now, most)
@@ -130,9 +152,34 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, most))
 
 
+async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime) -> bool:
+    """Until its stop is seen it costs the machine's rate, so it waits only as long as that is paid for."""
+    if row.gate != STOPPING:
+        until = await holding.runs_until(ctx, tx, row, now, timedelta(seconds=ctx.policy.checkpoint_hold_s))
+        said = (
+            f"{verdict.sentence} Its stop is ordered, so that its disk is kept. Until the cloud shows that, it costs "
+            f"its full rate, and it waits until {until:%Y-%m-%d %H:%M} UTC."
+        )
+        await amend(tx, Instance, row.id, wanted_at=now)
+        await holding.note(tx, row, STOPPING, said, now, until)
+        await holding.tell(ctx, tx, row, HELD, now)
+        return True
+    paid = await holding.runs_until(ctx, tx, row, now, YEAR)
+    return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, paid))
+
+
+async def _grace_ends(ctx: Context, tx: Tx, row: Instance, now: datetime) -> datetime:
+    """Until when the operators may still answer, from when they were first asked, or from now on."""
+    asked = await notification_of(tx, NotificationKind.OPERATOR_PAGE, f"{row.id}/unverified", OPERATORS)
+    ends = (asked.created_at if asked else now) + GRACE
+    # A disk alone costs next to nothing so long; a machine that runs is never held beyond what was approved.
+    return ends if row.status == "stopped" else min(ends, await holding.runs_until(ctx, tx, row, now, GRACE))
+
+
 async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, until: datetime) -> bool:
     """What is held until then goes on, and before that those who may answer for its owner are asked."""
-    if now >= until:
+    last = until if now < until else await _grace_ends(ctx, tx, row, now)
+    if now >= last:
         said = (
             f"{verdict.sentence} What was approved to keep it is used up and nobody answered, so it is ended without a "
             "verified checkpoint, as was said when it was approved."
@@ -141,7 +188,7 @@ async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: date
     if now >= until - timedelta(seconds=ctx.policy.checkpoint_operator_s):
         said = (
             f"{row.name} waits with an unverified checkpoint and its owner does not answer. It ends with its disk at "
-            f"{until:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
+            f"{last:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
         )
         if await page_in(ctx, tx, f"{row.id}/unverified", said, now):
             await holding.ask_operators(ctx, tx, row, now)

@@ -30,10 +30,11 @@ from providers.base import Capabilities
 
 #: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
 LONGEST = timedelta(days=7)
-SAVING, HELD = "saving", "held"
+#: How far it is: its agent saves, its stop is ordered and not seen yet, and it is kept (or held, where it must run).
+SAVING, STOPPING, HELD = "saving", "stopping", "held"
 #: The gate is behind it: verified, released by somebody, or given up as the policy or the money says.
 PASSED, RELEASED, DESTROYED = "passed", "released", "destroyed"
-WAITS, BEHIND = frozenset({SAVING, HELD}), frozenset({PASSED, RELEASED, DESTROYED})
+WAITS, BEHIND = frozenset({SAVING, STOPPING, HELD}), frozenset({PASSED, RELEASED, DESTROYED})
 #: The end of a machine that is billed above what was approved.
 TOO_DEAR = "billed_above_cap"
 KIND = NotificationKind.SESSION_HELD
@@ -92,9 +93,14 @@ def disk_rate(row: Instance) -> Decimal:
     return max(row.storage_usd_h, Decimal(str(row.offer.get("storage_stopped_usd_h") or 0)))
 
 
-async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime) -> datetime:
-    """Until when what was approved and not spent pays for the disk alone."""
-    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), disk_rate(row), LONGEST)
+async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
+    """Until when what was approved and not spent pays for the disk alone, and at most so long."""
+    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
+
+
+async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
+    """The same for the whole machine, which costs its full rate until it is seen stopped."""
+    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
 
 
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
@@ -139,7 +145,7 @@ async def tell(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) ->
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Tell the fallback contacts when the owner was tried and is not reached."""
     session = await tx.get_one(Session, row.session_id)
-    await warning.reach(ctx, tx, session, KIND, subject_of(row, HELD if row.gate == HELD else SAVING), now)
+    await warning.reach(ctx, tx, session, KIND, subject_of(row, HELD if row.gate in (HELD, STOPPING) else SAVING), now)
 
 
 async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:

@@ -19,6 +19,7 @@ from ledger.models import Instance
 from ledger.states import InstanceState, SessionState
 from ledger.writes import amend, book
 from providers.base import Provider
+from providers.errors import Unavailable
 from providers.stores import Stores
 from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront
@@ -102,7 +103,13 @@ async def test_what_is_never_saved_is_stopped_with_its_disk_until_its_owner_ends
         w.clock.advance(601)
         await w.settle()
         row = await row_of(w)
-        assert row.gate == holding.HELD
+        # Nobody reads that it is stopped before the cloud shows it, and until then the machine's rate is what counts.
+        assert (row.gate, "is stopped" in str(row.gate_note)) == (holding.STOPPING, False)
+        assert row.gate_until is not None
+        assert row.gate_until - w.clock.now() <= timedelta(seconds=w.ctx.policy.checkpoint_hold_s)
+        await w.run(62, 31)
+        row = await row_of(w)
+        assert (row.gate, "is stopped" in str(row.gate_note)) == (holding.HELD, True)
         assert row.gate_until is not None
         # At least the day that its approval reserved, and what was left of the rest on top.
         assert row.gate_until - w.clock.now() > timedelta(hours=24)
@@ -238,6 +245,12 @@ async def test_what_may_not_be_held_goes_at_once_and_is_told(
                 assert row.gate == holding.HELD
                 w.clock.advance(31)
                 await w.settle()
+                # The operators are asked first, and have a few minutes.
+                row = await row_of(w)
+                pages = [one.subject for one in (await w.books()).notifications]
+                assert (row.gate, f"{row.id}/unverified" in pages) == (holding.HELD, True)
+                w.clock.advance(301)
+                await w.settle()
                 row = await row_of(w)
             assert (row.gate, w.alive(), told(w, row, "destroyed")) == (holding.DESTROYED, [], [ALICE.id])
 
@@ -269,3 +282,40 @@ async def test_an_end_that_somebody_ordered_and_a_place_that_nobody_can_look_at_
         row = (await w.books()).instances[-1]
         assert await gating.held_until(w.ctx, row, w.clock.now()) is None
         assert await ending.terminate_due(w.ctx) == 0
+
+
+async def test_a_stop_that_does_not_happen_is_bound_by_the_machine_and_told_and_less_money_is_an_earlier_end(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    class Deaf(InFront):
+        async def stop(self, ref: str) -> None:
+            raise Unavailable("vast", f"{ref} is not answered for")
+
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(terminate_page_s=60.0)
+        async with near_its_end(w) as (_, request_id):
+            ours = w.ctx.providers
+            w.wrap("vast", lambda inner: cast("Provider", Deaf(inner)))
+            await w.settle()
+            w.clock.advance(601)
+            await w.settle()
+            said = await row_of(w)
+            await w.run(93, 31)
+            row = await row_of(w)
+            assert (row.gate, row.gate_until) == (holding.STOPPING, said.gate_until)
+            assert f"{row.id}/stop" in [one.subject for one in (await w.books()).notifications]
+            w.use(ours)
+            await w.run(93, 31)
+            row = await row_of(w)
+            assert (row.gate, row.status) == (holding.HELD, "stopped")
+            assert row.gate_until is not None
+            async with w.ctx.db.write() as tx:  # Far more had been said than there is money for.
+                longer = row.gate_until + timedelta(days=300)
+                await amend(tx, Instance, row.id, gate_until=longer, due_at=w.clock.now())
+            await w.settle()
+            sooner = await row_of(w)
+            assert end_s(row) - 60 < end_s(sooner) < int(longer.timestamp())
+            assert f"{sooner.gate_until:%Y-%m-%d %H:%M}" in str(sooner.gate_note)
+            assert (await w.end(request_id)).code == "released"
+            await w.settle()
+            await w.run(90, 30)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.deadlines import left
-from bot.services.holding import ASKED, DESTROYED, DISK, HELD, SAVING
+from bot.services.holding import ASKED, DESTROYED, DISK, HELD, SAVING, STOPPING
 from bot.slack.blocks.ending import EXTEND, lost
 from bot.slack.blocks.owner import what
 from bot.slack.blocks.parts import (
@@ -54,7 +54,7 @@ def held(shown: Held, command: str, now: datetime) -> Message:
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
     if shown.step == DESTROYED:
         return _plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
-    standing = {SAVING: {SAVING}, HELD: {HELD}, ASKED: {HELD}, DISK: {HELD}}.get(shown.step, set())
+    standing = {SAVING: {SAVING}, HELD: {STOPPING, HELD}, ASKED: {STOPPING, HELD}, DISK: {HELD}}.get(shown.step, set())
     if row.gate not in standing or row.gate_until is None:
         return _plain(f"The {name}: {note} This message needs no action.")
     until, short = row.gate_until, short_id(session.id)
