@@ -223,7 +223,7 @@ def nothing_ends_in(text: str) -> str:
     if ":" in text:
         return f"“{text[:60]}” is not an instance of a session here now, so it is left alone"
     wanted = bare_id(text.strip().strip("`").lower())
-    return f"there is no request or session that ends in “{wanted}”; /gpu list shows yours"
+    return f"There is no request or session that ends in “{wanted}”; /gpu list shows yours"
 
 
 async def resolve(tx: AsyncSession, text: str, *, past: bool = False) -> tuple[Request, Session | None]:
@@ -249,7 +249,7 @@ async def resolve(tx: AsyncSession, text: str, *, past: bool = False) -> tuple[R
     if not requests:
         raise LookupError(nothing_ends_in(text))
     if len(requests) > 1:
-        raise LookupError(f"more than one request or session ends in “{wanted}”; give more of its characters")
+        raise LookupError(f"More than one request or session ends in “{wanted}”; give more of its characters")
     (request,) = requests.values()
     return request, await session_of(tx, request.id)
 

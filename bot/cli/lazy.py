@@ -225,7 +225,17 @@ class LazyGroup(TyperGroup):
         if args and args[0] in COMMANDS and args[0] not in self.commands:
             module, _, attribute = (COMMANDS[args[0]].at or f"{args[0]}:app").partition(":")
             self.commands[args[0]] = get_command(getattr(load(module), attribute))
+        if args and args[0] not in COMMANDS and (near := _meant(args[0])):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near}'?")
         return super().resolve_command(ctx, args)
+
+
+def _meant(typed: str) -> str:
+    """The listed command that is spelt most like `typed`; empty when none is near."""
+    import difflib  # noqa: PLC0415  Only a misspelt command needs it.
+
+    listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
+    return next(iter(difflib.get_close_matches(typed, listed, n=1)), "")
 
 
 def load(module: str) -> Any:

@@ -286,10 +286,10 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
     if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
         yield f"{case.ingress_gb:,.0f} GB are fetched and {case.egress_gb:,.0f} GB sent, at worst twice as much."
     yield f"{policy.retry_buffer:.0%} of the compute cost is kept for retries, at worst twice as much."
-    known = "reported" if offer.reliability is not None else "assumed"
+    known = "a reported" if offer.reliability is not None else "an assumed"
     trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
     if case.checkpointing is None:
-        yield f"A {trusted} repeats half of the work when the host is lost."
+        yield f"A{trusted[1:]} repeats half of the work when the host is lost."
     else:
         trusted += f" within {say_hours(policy.loss_window_h)}"
         yield _lost(trusted, loss(loss_chance(offer, policy), case.checkpointing), case)
@@ -301,7 +301,7 @@ def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case:
 
 def _lost(trusted: str, found: Loss, case: Scenario) -> str:
     """How often the host of a run with checkpoints is expected to be lost, and what that costs."""
-    often = f"{found.rate_h * case.work_h:.2f} interruptions expected from a {trusted}"
+    often = f"{found.rate_h * case.work_h:.2f} interruptions expected from {trusted}"
     if found.interval_h is None:
         return f"{often}; each costs a restart."
     return f"{often}; a checkpoint every {say_hours(found.interval_h)}, {found.share:.1%} of the work in all."

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules import changing
 from bot.rules.changing import Standing
+from bot.rules.wording import usd
 from bot.services.offers import estimate_from_json
 from ledger.events import announce
 from ledger.models import Approval, Option, Request
@@ -55,11 +56,16 @@ async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now
     """Tell the requester what the approval changed; they may end it when that is of no use to them."""
     asked = JobRequest.from_json(request.job).hours
     other = option.offer_id if option.rank > 1 else ""
-    said = changing.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other)
+    time_h = Decimal(approval.hours or asked)
+    said = changing.told(asked, time_h, approval.limit_usd, other)
     person = Actor.from_ref(request.requester)
     if not said or person.kind is not ActorKind.SLACK:
         return
     short = short_id(request.id)
-    text = f"Your request {short} is approved with changes: {said}. If that is of no use: /gpu terminate {short}"
+    if changing.told(asked, time_h, approval.limit_usd, ""):
+        approved = f"approved with changes: {said}"
+    else:  # One of the listed options, as it was listed: a choice and no change.
+        approved = f"approved: #{option.rank}, {option.cloud}, {usd(option.price_usd_h)} an hour"
+    text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
     kind, subject = NotificationKind.REPLY, f"{request.id}/{request.quote_version}/changed"
     await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body={"text": text})

@@ -107,7 +107,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     already, reason = Decimal(session.hours) + Decimal(row.hold_s or 0) / 3600, command.reason.strip()
     gate = extending.gate(already, command.hours, ctx.policy)
     if gate and not reason:
-        return Reply(False, "reason_needed", f'{gate} Say why: /gpu extend {short_id(session.id)} 2h for="…".')
+        again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
+        return Reply(False, "reason_needed", f'{gate} Say why: {again} for="…".')
     if len(reason) > ctx.policy.max_reason_chars:
         sentence = f"The reason has {len(reason)} characters; {ctx.policy.max_reason_chars} is the most."
         return Reply(False, "reason_too_long", sentence)

@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -77,7 +77,9 @@ class _Observed:
         path = sent.decode("ascii", "replace").removeprefix(str(scope.get("root_path", "")))
         self._cloud.engine.note_call(self._cloud.name, scope["method"], path)
         await self._cloud.tick()
-        await self._app(scope, receive, send)
+        # Whoever hangs up before the whole body came waits for no answer, and it is no fault of the cloud.
+        with contextlib.suppress(ClientDisconnect):
+            await self._app(scope, receive, send)
         await self._cloud.tick()
 
 

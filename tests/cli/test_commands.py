@@ -204,3 +204,10 @@ def test_the_practice_workspace_serves_alone() -> None:
         assert answer.json()["ok"] is True
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest_one() -> None:
+    code, _, why = run("sesions")
+    assert (code, "Did you mean 'sessions'?" in why) == (2, True)
+    code, _, why = run("qqqqq")
+    assert (code, "No such command 'qqqqq'" in why, "mean" in why) == (2, True, False)

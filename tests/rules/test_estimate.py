@@ -76,11 +76,11 @@ def test_reliability_is_assumed_where_none_is_reported() -> None:
 
 def test_the_assumptions_say_what_was_assumed() -> None:
     said = " ".join(estimate(offer(reliability=None, spot=True), job(), POLICY, CLOUDS["runpod"]).assumptions)
-    assert "assumed reliability of 95.0%" in said
+    assert "An assumed reliability of 95.0%" in said
     assert "billed" in said
     assert "taken back" in said
     quiet = " ".join(estimate(offer(), job(), Policy(price_tolerance=Decimal(1)), CLOUDS["vast"]).assumptions)
-    assert "reported reliability of 99.0%" in quiet
+    assert "A reported reliability of 99.0%" in quiet
     assert "above the quote" not in quiet
     fetched = estimate(offer(ingress_usd_gb=Decimal("0.01")), job(), POLICY, CLOUDS["vast"]).assumptions
     assert "20 GB are fetched" in " ".join(fetched)

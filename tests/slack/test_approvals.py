@@ -54,6 +54,14 @@ async def test_where_slack_only_notifies_nothing_decides_and_a_stale_button_says
     assert (await stage.w.books()).approvals == ()
 
 
+async def test_another_listed_option_is_told_as_a_choice(stage: Stage) -> None:
+    message = await stage.ask()
+    await stage.click("bob", message, stage.approve_button(message, 2))
+    said = stage.ws.dm_messages("alice")[-1].text
+    assert " is approved: #2, " in said
+    assert "with changes" not in said
+
+
 async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage) -> None:
     await stage.replaced(two_approvers_above_usd=Decimal("0.01"))
     day = f"{stage.w.clock.now():%Y-%m-%d}"

@@ -50,7 +50,7 @@ async def test_status(stage: Stage) -> None:
     assert "Connect" not in all_text(private(stage, "dave"))
     assert buttons(private(stage, "dave")) == []
     await stage.command("alice", "/gpu status zzzz99")
-    assert "there is no request or session" in private(stage, "alice").text
+    assert "There is no request or session" in private(stage, "alice").text
 
 
 async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
@@ -63,6 +63,11 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert "is ordered" in private(stage, "bob").text
     await stage.w.run(200)
     assert stage.w.alive() == []
+    await stage.command("alice", f"/gpu status {session.id[-6:]}")
+    over = private(stage, "alice").text
+    assert "Ended " in over
+    assert "It cost $" in over
+    assert "Cost so far" not in over
 
 
 async def test_cancel(stage: Stage) -> None:

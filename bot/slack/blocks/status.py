@@ -42,10 +42,13 @@ def status(
     view = found.session
     if view is not None:
         lines = [f"Session {code(view.session.id)} is *{view.session.state}*."]
-        if view.session.deadline:
+        ended = view.session.ended_at
+        if ended is not None:
+            lines.append(f"Ended {when(ended)}.")
+        elif view.session.deadline:
             lines.append(f"Ends {when(view.session.deadline)}" + _countdown(view.session, now))
         if cost_usd is not None:
-            lines.append(f"Cost so far {dollars(cost_usd)}.")
+            lines.append(f"Cost so far {dollars(cost_usd)}." if ended is None else f"It cost {dollars(cost_usd)}.")
         if between is not None:
             lines.append(safe(unreconciled(*between)))
         row = view.instance
