@@ -26,7 +26,7 @@ async def test_a_tier_asks_its_group_and_goes_on_to_the_next(stage: Stage) -> No
     await stage.command("alice", f"/gpu why {request.id[-6:]}")
     assert "on directors (U0DAVE) may too" in private(stage, "alice").text
     await stage.command("alice", "/gpu why zzzzzz")
-    assert "there is no request" in private(stage, "alice").text
+    assert "There is no request" in private(stage, "alice").text
     stage.w.clock.advance(3600)
     await stage.settle()
     pinged = stage.calls("chat.postMessage")[-1]["text"]

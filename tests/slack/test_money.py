@@ -61,4 +61,4 @@ async def test_the_journal_is_for_its_owner_and_those_who_decide(stage: Stage) -
     await stage.command("dave", f"/gpu audit {request.id[-6:]}")
     assert "Only its owner" in private(stage, "dave").text
     await stage.command("bob", "/gpu audit zzzzzz")
-    assert "there is no request" in private(stage, "bob").text
+    assert "There is no request" in private(stage, "bob").text
