@@ -268,7 +268,7 @@ async def test_gone_needs_a_proof(db: Database) -> None:
 
 
 async def test_an_unknown_row_is_said(db: Database) -> None:
-    with pytest.raises(LookupError, match="There is no requests row req_none"):
+    with pytest.raises(LookupError, match="there is no requests row req_none"):
         async with db.write() as tx:
             await move(tx, Request, "req_none", RequestState.APPROVED, at=LATER, actor=SYSTEM)
 

@@ -93,7 +93,7 @@ async def test_everything_about_one_request(db: Database) -> None:
         assert (other.parent.id, other.override, other.quote, other.options) == (parent.id, None, None, ())
         assert view.options[0].offer_id == f"vast:{first.offer_key}"
         assert [o.id for o in await options_of(tx, second.id)] == [first.id, second.id]
-        with pytest.raises(LookupError, match="There is no request req_none"):
+        with pytest.raises(LookupError, match="there is no request req_none"):
             await request_view(tx, "req_none")
 
 
