@@ -54,6 +54,7 @@ async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
         out.print(f"\n  Open [bold]{running.url}/[/bold]\n")
         out.print('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"', markup=False)
         out.print("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.")
+        out.print(f"  The REST API's own pages: {running.ctx.node_url}/docs", markup=False)
         out.print("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
         await stopping.wait()
         out.print("  Stopping.")

@@ -121,8 +121,10 @@ def test_the_headless_command_ends_with_the_walks_own_code() -> None:
     assert out.rstrip().endswith("Every invariant holds.")
 
 
-async def test_the_page_is_announced_with_one_address(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_page_and_the_api_are_announced_with_their_addresses(capsys: pytest.CaptureFixture[str]) -> None:
     stopping = asyncio.Event()
     stopping.set()
     await serve_until(stopping, 0, 7)
-    assert capsys.readouterr().out.count("http://") == 1
+    said = capsys.readouterr().out
+    assert re.search(r"Open http://127\.0\.0\.1:\d+/\s", said)
+    assert re.search(r"http://127\.0\.0\.1:\d+/docs\s", said)
