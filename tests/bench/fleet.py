@@ -103,7 +103,7 @@ class Fleet:
 
     def _session(self, rows: Rows) -> None:
         now = self.clock.now()
-        at = now - timedelta(seconds=self.draw.randrange(600, 7 * 3600))
+        at = now - timedelta(seconds=self.draw.randrange(600, 3 * 3600))
         ids = {name: new_id(name, at) for name in ("req", "quo", "opt", "apr", "grt", "ses", "ins")}
         cloud = self.draw.choice(CLOUDS)
         rate = Decimal(self.draw.randrange(100_000, 9_000_000)) / 1_000_000
