@@ -6,33 +6,45 @@ does not become the one to trust.
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
 from bot.services.connecting import fingerprint
 from bot.services.context import Context
-from bot.services.paging import OPERATORS
+from bot.services.paging import OPERATORS, alone
 from ledger.events import announce, record
 from ledger.lookups import notification_of
 from ledger.models import Instance, Session
+from ledger.probing import due_for_key
 from ledger.states import InstanceState, NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, short_id
 from ledger.writes import Tx, amend
 from providers import profile
-from providers.base import InstanceStatus, ObservedInstance
 
-#: How often the key of a machine that runs is looked at.
+#: How often the key of a machine that runs is looked at, and seconds between two passes.
 LOOK_EVERY = timedelta(minutes=10)
+LOOK_S = 15.0
+#: Machines of one pass. They are tried side by side, so that one which hangs costs one time-out and no listing.
+AT_ONCE = 64
 
 
-async def look_at_key(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> bool:
-    """One look at the key of a machine that has been ready, when one is due. True when its people were told."""
-    if item.status is not InstanceStatus.RUNNING or item.ssh is None or row.wanted is not None:
+async def keys_due(ctx: Context) -> int:
+    """Look at the keys of machines that have been ready, those that waited longest first. How many people were told of.
+
+    It is a pass of its own: a host that does not answer must not hold up the look at its cloud.
+    """
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        rows = await due_for_key(tx, now - LOOK_EVERY, AT_ONCE)
+    steps = [alone(ctx, row.id, "the look at its host key", _look(ctx, row, now), False) for row in rows]
+    return sum(await asyncio.gather(*steps))
+
+
+async def _look(ctx: Context, row: Instance, now: datetime) -> bool:
+    if row.ssh_host is None or row.ssh_port is None:
         return False
-    here = (item.ssh.host, item.ssh.port) == (row.ssh_host, row.ssh_port)  # An address that moved is looked at now.
-    if here and row.host_key_at is not None and now - row.host_key_at < LOOK_EVERY:
-        return False
-    key = await ctx.reach.host_key(item.ssh.host, item.ssh.port)
+    key = await ctx.reach.host_key(row.ssh_host, row.ssh_port)
     async with ctx.db.write() as tx:
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
         # A restart in the meantime may have made a new key, which the next look takes.

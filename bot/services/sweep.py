@@ -18,7 +18,6 @@ from bot.rules.trouble import trouble
 from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
-from bot.services.hostkeys import look_at_key
 from bot.services.metering import billed_time, change_rate
 from bot.services.paging import alone, page
 from bot.services.runs import close_run
@@ -191,8 +190,6 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
         return bool(changes)
     if row.reachable_at is None:
         return await boot(ctx, row.id, item) or bool(changes)
-    if await look_at_key(ctx, row, item, now):
-        return True
     return await watch(ctx, row, item, now) or bool(changes)
 
 
@@ -206,6 +203,8 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     }
     if item.ssh is not None:
         seen |= {"ssh_host": item.ssh.host, "ssh_port": item.ssh.port, "ssh_user": item.ssh.user}
+        if (item.ssh.host, item.ssh.port) != (row.ssh_host, row.ssh_port):
+            seen["host_key_at"] = None  # The key at an address that moved is looked at now.
     used = row.state is InstanceState.LIVE and row.reachable_at is not None and row.wanted is None
     other = instead(row, item)
     wrong = used and trouble(item.status, spot=bool(row.offer.get("spot")), other=other)

@@ -45,6 +45,7 @@ SEED = 8
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 PEOPLE, LABELS, HOURS = 300, 12, 12
 ACCOUNT = "a"
+OFFER = {"gpu": "RTX4090", "gpu_count": 1}
 CHUNK = 2_000
 LABEL_KEY = LabelKey("test", b"a label key for benches only")
 Rows = dict[type[Base], list[dict[str, Any]]]
@@ -127,7 +128,7 @@ class Fleet:
             {
                 "id": ids["ins"], "session_id": ids["ses"], "request_id": ids["req"], "grant_id": ids["grt"],
                 "option_id": ids["opt"], "n": 1, "state": InstanceState.LIVE, "version": 1, "cloud": cloud,
-                "account": ACCOUNT, "label": label, "name": name, "offer": {}, "created_at": at, "sent_at": at,
+                "account": ACCOUNT, "label": label, "name": name, "offer": dict(OFFER), "created_at": at, "sent_at": at,
                 "ref": ref, "price_usd_h": rate, "storage_usd_h": Decimal("0.01"), "status": "running",
                 "status_text": "", "ssh_host": "192.0.2.7", "ssh_port": 22, "ssh_user": "root", "live_at": at,
                 "reachable_at": at, "billing_from": at, "absent_at": [], "outcome_code": "", "outcome": "",
@@ -143,8 +144,8 @@ class Fleet:
         self.tokens.append(f"gpun_{ref}_{secret}")
         self.shelves[cloud].items.append(
             ObservedInstance(
-                cloud, ref, name, InstanceStatus.RUNNING, price_usd_h=rate, created_at=at, started_at=at,
-                ssh=SshEndpoint("192.0.2.7", 22, "root"),
+                cloud, ref, name, InstanceStatus.RUNNING, gpu="RTX4090", gpu_count=1, price_usd_h=rate,
+                created_at=at, started_at=at, ssh=SshEndpoint("192.0.2.7", 22, "root"),
             )
         )  # fmt: skip
 
