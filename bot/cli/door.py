@@ -134,9 +134,7 @@ def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:
     try:
         return asyncio.run(within())
     except Refusal as refused:
-        # The sentence is the same at every door; what lists one's own is called differently on a terminal.
-        said = str(refused).replace("/gpu list shows yours", "gpu-shopper sessions shows yours")
-        fail(logs.visible(logs.redact(said)), refused.ends_with)
+        fail(logs.visible(logs.redact(str(refused))), refused.ends_with)
     except httpx.TransportError as error:
         fail(f"{where[0] if where else 'the service'} cannot be reached: {type(error).__name__}.", UNAVAILABLE)
     except KeyboardInterrupt:

@@ -217,8 +217,7 @@ async def _offer(
     needed = plan(_by_people(ctx.policy), worst, expected, time_h, override.state if override else None, mandate)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
-    expires_at = quote.expires_at
-    due_at = reminding.next_due(ctx.policy, mandate, now, expires_at, now)
+    due_at = reminding.next_due(ctx.policy, mandate, now, quote.expires_at, now)
     moved = await move(
         tx,
         Request,
@@ -233,7 +232,7 @@ async def _offer(
             "rule": rule,
             "required_approvals": 1 if judged.allowed else needed.required,
             "chosen_option_id": None,
-            "expires_at": expires_at,
+            "expires_at": quote.expires_at,
             "due_at": due_at,
             "claim_token": None,
             "claim_until": None,

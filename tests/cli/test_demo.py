@@ -71,7 +71,9 @@ def test_the_page_is_served_until_ctrl_c_and_nothing_is_left(elsewhere: Path) ->
         out, err = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0
         assert "Stopping" in out
-        assert len(re.findall("http://", seen + out)) == 1
+        page, api = re.findall(r"http://\S+", seen + out)
+        assert page == found[1]
+        assert api.endswith("/docs")
         assert "Traceback" not in err
     assert list(elsewhere.iterdir()) == []
 
