@@ -71,9 +71,9 @@ def test_the_page_is_served_until_ctrl_c_and_nothing_is_left(elsewhere: Path) ->
         out, err = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0
         assert "Stopping" in out
-        page, api = re.findall(r"http://\S+", seen + out)
+        page, *api = re.findall(r"http://\S+", seen + out)
         assert page == found[1]
-        assert api.endswith("/docs")
+        assert all(one.endswith("/docs") for one in api)  # Ctrl-C may come before the second line.
         assert "Traceback" not in err
     assert list(elsewhere.iterdir()) == []
 

@@ -108,9 +108,17 @@ class Person:
         self.program.send_signal(signal.SIGINT)
 
     def ends(self) -> int:
-        """Wait for its end; its exit code."""
-        while self._read():
-            pass
+        """Wait for its end; its exit code. Who sees nothing happen presses Ctrl-C again; what stays is killed."""
+        end = time.monotonic() + LIMIT_S
+        again_at = time.monotonic() + 3
+        while time.monotonic() < end:
+            if select.select([self.fd], [], [], 0.2)[0] and not self._read():
+                break
+            if time.monotonic() >= again_at:
+                self.interrupts()
+                again_at += 3
+        else:
+            self.program.kill()
         os.close(self.fd)
         return self.program.wait(LIMIT_S)
 
