@@ -247,6 +247,12 @@ def load(module: str) -> Any:
 COMPLETE = "_GPU_SHOPPER_COMPLETE"
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        load("version").version()
+        raise typer.Exit
+
+
 def build() -> typer.Typer:
     """The whole command line."""
     if COMPLETE in os.environ:
@@ -260,7 +266,9 @@ def build() -> typer.Typer:
     )
 
     @app.callback()
-    def top() -> None:
+    def top(
+        version: bool = typer.Option(False, "--version", is_eager=True, callback=_version, help="Print the version."),
+    ) -> None:
         """GPU Shopper: ranked GPU offers, an approval before every dollar, and no orphan afterwards."""
 
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -30,12 +31,23 @@ def ask(question: str, default: str | None = None, *, show_default: bool = True,
     # The loop's own handler only notes the key, and would wait for the answer.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        if _interrupted():
+            raise typer.Exit(INTERRUPTED)
         said = typer.prompt(question, default=default, show_default=show_default, hide_input=hidden, err=hidden)
         return str(said).strip()
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):
         raise typer.Exit(INTERRUPTED) from None
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _interrupted() -> bool:
+    """Whether Ctrl-C was pressed since the last wait: the loop noted it as a cancellation that no wait has met yet."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def fail(sentence: str, code: int = 1) -> Never:
