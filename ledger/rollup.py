@@ -93,7 +93,7 @@ def raw(*columns: Any) -> Select[Any]:
     )
 
 
-def _waiting(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def waiting(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     """That an entry is not folded yet. Written so that SQLite looks up the few that wait, and not each entry there."""
     return LedgerEntry.id.in_(select(Unrolled.entry_id).where(*conditions))
 
@@ -115,20 +115,28 @@ def _every(
     queries: list[Any] = []
     if whole:
         of_tier = [and_(Rollup.tier == span.tier, *_within(Rollup.begins, span.since, span.until)) for span in whole]
-        # Grouped by an expression, or SQLite would read the whole index of facets to have the groups in order.
-        facet = Rollup.facet_id + literal_column("0")
-        summed: Any = select(facet.label("facet"), func.sum(Rollup.amount_usd).label("amount")).where(or_(*of_tier))
+        amount = func.sum(Rollup.amount_usd).label("amount")
+        query = by_facet_id(amount, where=or_(*of_tier))
         if on_facet:
-            summed = summed.where(Rollup.facet_id.in_(select(Facet.id).where(*on_facet)))
-        summed = summed.group_by(facet).subquery()
+            query = query.where(Rollup.facet_id.in_(select(Facet.id).where(*on_facet)))
+        summed = query.subquery()
         columns = [_OF_FACET[name].label(name) for name in by]
         queries.append(select(*columns, summed.c.amount).join(Facet, Facet.id == summed.c.facet))
         waits = [and_(true(), *_within(Unrolled.at, span.since, span.until)) for span in whole]
-        queries.append(_entries(by, on_entry).where(_waiting(or_(*waits))))
+        queries.append(_entries(by, on_entry).where(waiting(or_(*waits))))
     if edges:
         at_edge = [and_(true(), *_within(LedgerEntry.at, span.since, span.until)) for span in edges]
         queries.append(_entries(by, on_entry).where(or_(*at_edge)))
     return union_all(*queries)
+
+
+def by_facet_id(*sums: ColumnElement[Any], where: ColumnElement[bool]) -> Select[Any]:
+    """A query for sums over rows of the rollup per `facet`, the id of one.
+
+    Grouped by an expression, or SQLite would read the whole index of facets to have the groups in order.
+    """
+    facet = Rollup.facet_id + literal_column("0")
+    return select(facet.label("facet"), *sums).where(where).group_by(facet)
 
 
 def sums_of(
@@ -186,7 +194,7 @@ async def daily(
     found: defaultdict[datetime, Decimal] = defaultdict(Decimal)
     for began, amount_usd in await tx.execute(query.group_by(Rollup.begins)):
         found[began] += amount_usd
-    waits = _waiting(Unrolled.at >= since, Unrolled.at < until)
+    waits = waiting(Unrolled.at >= since, Unrolled.at < until)
     query = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), waits, *on_entry)
     for at, amount_usd in await tx.execute(query):
         found[begin(tier, at)] += amount_usd
@@ -199,8 +207,8 @@ async def hourly(tx: AsyncSession, hours: Collection[datetime]) -> dict[datetime
     found: defaultdict[datetime, Decimal] = defaultdict(Decimal)
     for began, amount_usd in await tx.execute(query.where(Rollup.begins.in_(list(hours))).group_by(Rollup.begins)):
         found[began] += amount_usd
-    waiting = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), _waiting(true()))
-    for at, amount_usd in await tx.execute(waiting):
+    few = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), waiting(true()))
+    for at, amount_usd in await tx.execute(few):
         if begin(Tier.HOUR, at) in hours:
             found[begin(Tier.HOUR, at)] += amount_usd
     return dict(found)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, literal, select
@@ -15,8 +14,8 @@ from sqlalchemy.orm import aliased
 
 from ledger.doors import Whose
 from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
-from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, hourly, shares_of, sums_of
-from ledger.spans import begin, spans
+from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
+from ledger.spans import spans
 from ledger.states import LIVE_SESSION, GrantState, Tier
 from ledger.values import ActorKind
 
@@ -149,32 +148,6 @@ async def costs(
     if "owner" in by:
         found["consumer"] = programs
     return {name: sorted(found[name], key=lambda one: (-one[1], one[0])) for name in GROUPS if name in found}
-
-
-async def by_borders(tx: AsyncSession, borders: Sequence[datetime]) -> list[Decimal]:
-    """Everybody's dollars between each two borders, in order: days of people's own zone, which are no days of UTC.
-
-    From whole days of UTC and the few hours between each border and the midnight (UTC) next to it. An hour counts for
-    the time that it begins in.
-    """
-    noon = timedelta(hours=12)
-    midnights = [begin(Tier.DAY, border + noon) for border in borders]
-    days = await daily(tx, Tier.DAY, midnights[0], midnights[-1]) if midnights[0] < midnights[-1] else {}
-    between = {b: _hours(min(b, m), max(b, m)) for b, m in zip(borders, midnights, strict=True)}
-    hours = await hourly(tx, {hour for some in between.values() for hour in some})
-    sums = []
-    for border, midnight in zip(borders, midnights, strict=True):
-        before = sum((amount for began, amount in days.items() if began < midnight), Decimal(0))
-        rest = sum((hours.get(hour, Decimal(0)) for hour in between[border]), Decimal(0))
-        sums.append(before + rest if border > midnight else before - rest)
-    return [after - before for before, after in pairwise(sums)]
-
-
-def _hours(since: datetime, until: datetime) -> list[datetime]:
-    """The hours that begin in [since, until)."""
-    first = begin(Tier.HOUR, since)
-    first = first if first == since else first + timedelta(hours=1)
-    return [first + timedelta(hours=n) for n in range(max(0, -((first - until) // timedelta(hours=1))))]
 
 
 async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:

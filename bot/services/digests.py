@@ -31,9 +31,9 @@ from ledger.disks import open_disks
 from ledger.events import announce_once
 from ledger.lookups import notifications_of
 from ledger.reporting import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
-from ledger.spending import EVERYBODY, by_borders, costs
 from ledger.states import NotificationKind
 from ledger.values import short_id
+from ledger.windows import by_borders, costs_within
 from ledger.writes import Tx
 
 #: Where it is shown unless the policy names a channel.
@@ -74,9 +74,11 @@ async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *
 async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> DigestDocument:
     """The figures of a window, in a fixed number of queries."""
     zone = ctx.policy.digest_timezone
-    groups = await costs(tx, EVERYBODY, window.since, window.until, GROUPS)
-    month = await costs(tx, EVERYBODY, window.month_since, window.until, GROUPS)
     by_day = await _by_day(tx, window, zone)
+    known = _known(by_day)
+    base_since = window.since - timedelta(days=known)
+    windows = [(window.since, window.until), (window.month_since, window.until), (base_since, window.since)]
+    groups, month, base = await costs_within(tx, windows, GROUPS)
     length = (window.last - window.first).days + 1
     recent = [amount for _, amount in by_day]
     month_usd = _total(month["cloud"])
@@ -115,7 +117,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
         broken_glass=tuple((await said_of(tx, BREAK_GLASS, window.since, window.until))[:LISTED]),
-        anomalies=() if weekly else await _anomalies(tx, window, groups, by_day),
+        anomalies=() if weekly else _anomalies(groups, base, known),
     )
 
 
@@ -139,15 +141,17 @@ async def _budgets(ctx: Context, tx: Tx, now: datetime) -> tuple[str, ...]:
     return tuple(f"{line.key}: {said(line)}" for line in await budgets.named(ctx, tx, now))
 
 
-async def _anomalies(
-    tx: Tx, window: Window, groups: Mapping[str, Sequence[tuple[str, Decimal]]], by_day: Sequence[tuple[date, Decimal]]
-) -> tuple[str, ...]:
-    """What cost far more than on the days before: in all, or of one name of a group."""
+def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
+    """Of the days before the last one, how many there are since the first that cost anything."""
     before = by_day[-BASE_DAYS - 1 : -1]
-    known = len(before) - next((n for n, (_, amount) in enumerate(before) if amount), len(before))
-    base = await costs(tx, EVERYBODY, window.since - timedelta(days=known), window.since, GROUPS)
-    total = {"": _total(base["cloud"])}
-    found = anomalies("everything", {"": _total(groups["cloud"])}, total, known)
+    return len(before) - next((n for n, (_, amount) in enumerate(before) if amount), len(before))
+
+
+def _anomalies(
+    groups: Mapping[str, Sequence[tuple[str, Decimal]]], base: Mapping[str, Sequence[tuple[str, Decimal]]], known: int
+) -> tuple[str, ...]:
+    """What cost far more than on the days before, of which so many are `known`: in all, or of one name of a group."""
+    found = anomalies("everything", {"": _total(groups["cloud"])}, {"": _total(base["cloud"])}, known)
     found = [sentence.replace("everything none", "in all") for sentence in found]
     for by in GROUPS:
         found += anomalies(by, dict(groups[by]), dict(base[by]), known)

@@ -19,9 +19,10 @@ from ledger.doors import Whose
 from ledger.models import ExternalCost, LedgerEntry
 from ledger.rollup import AMOUNT, FACETS, SPENT, daily, fold, raw
 from ledger.spans import begin, spans
-from ledger.spending import Purse, by_borders, costs, spent, sums
+from ledger.spending import Purse, costs, spent, sums
 from ledger.states import InstanceState, Tier
 from ledger.values import Actor, ActorKind
+from ledger.windows import by_borders, costs_within
 from ledger.writes import book
 from tests.support import rows
 
@@ -146,7 +147,24 @@ async def test_days_of_any_zone_are_the_raw_sums(sqlite_db: Database, ahead: flo
     borders = [first + timedelta(days=n) for n in range(12)]
     async with sqlite_db.read() as tx:
         found = await by_borders(tx, borders)
+        windows = [
+            (borders[0], borders[1]),
+            (borders[2], borders[9]),
+            (borders[9], borders[9]),
+            (borders[0], borders[11]),
+        ]
+        shares = await costs_within(tx, windows, tuple(FACETS))
     # An hour counts for the day that it begins in.
     late = timedelta(minutes=30) if ahead % 1 else timedelta(0)
     for amount, since, until in zip(found, borders, borders[1:], strict=False):
         assert amount == sum((await _raw(sqlite_db, since + late, until + late)).values(), Decimal(0))
+    for by, (since, until) in zip(shares, windows, strict=True):
+        true = await _raw(sqlite_db, since + late, until + late)
+        for n, name in enumerate(FACETS):
+            of_value: defaultdict[str, Decimal] = defaultdict(Decimal)
+            for names, amount in true.items():
+                of_value[names[n]] += amount
+            assert by[name] == sorted(
+                ((value, amount) for value, amount in of_value.items() if amount), key=lambda one: (-one[1], one[0])
+            )
+    assert sum(dict(shares[3]["tool"]).values()) > 0
