@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.models import GrantRow, Instance, LedgerEntry, Node, Option, Quote, Request, Session
-from ledger.rollup import TOTAL, USED
-from ledger.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
+from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
+from ledger.states import InstanceState, RequestState, SessionState
 
 #: Answers that leave a new figure unconfirmed.
 OPEN_DRIFT = frozenset({RequestState.PENDING, RequestState.REJECTED, RequestState.EXPIRED})
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What was decided on: the estimate of an option for `asked_h`, and what an approver made of it.
+
+    `hours` are those that were approved; None where nobody shortened them.
+    """
+
+    expected_usd: Decimal
+    estimate: Mapping[str, Any]
+    asked_h: Decimal
+    hours: Decimal | None
+    total_cap_usd: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,109 +42,119 @@ class Question:
     kind: str
     state: RequestState
     created_at: datetime
-    expected_usd: Decimal
-    hours: Decimal
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One running session. `elsewhere_usd` was booked on its earlier instances, `booked_usd` on this one."""
+    """One running session on its machine `row`, of which `booked` is booked.
+
+    `elsewhere_usd` was booked on the machines before it that the same approval paid for; `cap_usd` is the most that all
+    of them may cost, extensions included. `questions` were asked since that approval.
+    """
 
     session_id: str
     request_id: str
     deadline: datetime
-    cloud: str
-    price_usd_h: Decimal
-    began_at: datetime
-    billing_from: datetime | None
-    expected_usd: Decimal
-    estimate: dict[str, Any]
+    row: Instance
     node: Node | None
+    terms: Terms
     cap_usd: Decimal
-    booked_usd: Decimal = Decimal(0)
+    booked: Booked
     elsewhere_usd: Decimal = Decimal(0)
-    questions: tuple[Question, ...] = field(default=())
+    questions: tuple[Question, ...] = ()
 
 
 async def running(tx: AsyncSession, session_id: str | None = None) -> list[Running]:
     """Every session that runs on a live instance, or one of them."""
+    of_session = [Session.id == session_id] if session_id is not None else []
     query = (
-        select(Session, Instance, Option.expected_usd, Option.estimate, Node, func.sum(GrantRow.total_cap_usd))
+        select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
         .join(Option, Option.id == Instance.option_id)
-        .join(GrantRow, GrantRow.session_id == Session.id)
+        .join(Request, Request.id == Session.request_id)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .join(Approval, Approval.id == GrantRow.approval_id)
         .outerjoin(Node, Node.instance_id == Instance.id)
         .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
-        .where(Session.deadline.is_not(None), Instance.wanted.is_(None))
-        .where((GrantRow.id == Instance.grant_id) | (GrantRow.kind == "extend"), GrantRow.state != GrantState.VOID)
-        .group_by(Session.id, Instance.id, Option.id, Node.instance_id)
+        .where(Session.deadline.is_not(None), Instance.wanted.is_(None), *of_session)
     )
-    if session_id is not None:
-        query = query.where(Session.id == session_id)
     rows: Any = (await tx.execute(query)).all()
     if not rows:
         return []
-    booked = await _booked(tx, session_id)
-    asked = await _asked(tx, session_id)
+    ids = select(Session.id).where(Session.state == SessionState.RUNNING, *of_session)
+    booked, longer = await booked_of(tx, ids), await extension_caps(tx, ids)
+    paid_by, asked = await _paid_by(tx, ids), await _asked(tx, session_id)
     found = []
-    for session, row, expected_usd, estimate, node, cap_usd in rows:
-        amounts = booked[session.id]
-        mine = amounts.get(row.id, Decimal(0))
+    for session, row, node, cap_usd, approval_id, decided_at, *terms in rows:
+        amounts = booked.get(session.id, {})
+        before = [one.usd for of, one in amounts.items() if of != row.id and paid_by.get(of) == approval_id]
+        elsewhere_usd = sum(before, Decimal(0))
         found.append(
             Running(
                 session_id=session.id,
                 request_id=session.request_id,
                 deadline=session.deadline,
-                cloud=row.cloud,
-                price_usd_h=row.price_usd_h,
-                began_at=row.sent_at or row.created_at,
-                billing_from=row.billing_from,
-                expected_usd=expected_usd,
-                estimate=estimate,
+                row=row,
                 node=node,
-                cap_usd=cap_usd,
-                booked_usd=mine,
-                elsewhere_usd=sum(amounts.values(), Decimal(0)) - mine,
-                questions=tuple(asked[session.request_id]),
+                terms=_terms(*terms),
+                cap_usd=cap_usd + longer.get(session.id, Decimal(0)) + elsewhere_usd,
+                booked=amounts.get(row.id, NOTHING),
+                elsewhere_usd=elsewhere_usd,
+                questions=tuple(one for one in asked.get(session.request_id, ()) if one.created_at >= decided_at),
             )
         )
     return found
 
 
-async def _booked(tx: AsyncSession, session_id: str | None) -> dict[str, dict[str, Decimal]]:
-    query = (
-        select(LedgerEntry.session_id, LedgerEntry.instance_id, TOTAL)
-        .join(Session, Session.id == LedgerEntry.session_id)
-        .where(Session.state == SessionState.RUNNING, LedgerEntry.kind.in_(USED))
-        .group_by(LedgerEntry.session_id, LedgerEntry.instance_id)
+async def _paid_by(tx: AsyncSession, session_ids: Select[Any]) -> dict[str, str]:
+    """The approval that paid for each earlier machine of these sessions."""
+    query: Any = (
+        select(Instance.id, GrantRow.approval_id)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .where(Instance.session_id.in_(session_ids), Instance.state == InstanceState.GONE)
     )
-    if session_id is not None:
-        query = query.where(Session.id == session_id)
-    found: dict[str, dict[str, Decimal]] = defaultdict(dict)
-    rows: Any = await tx.execute(query)
-    for of_session, instance_id, amount_usd in rows:
-        found[of_session][instance_id or ""] = amount_usd
-    return found
+    return dict((await tx.execute(query)).all())
+
+
+#: The columns that `_terms` reads.
+_TERMS: Sequence[Any] = (
+    Option.expected_usd,
+    Option.estimate,
+    Request.job["hours"].as_string(),
+    Approval.hours,
+    Approval.total_cap_usd,
+)
+
+
+def _terms(
+    expected_usd: Decimal, estimate: Mapping[str, Any], asked_h: str, hours: str | None, total_cap_usd: Decimal | None
+) -> Terms:
+    asked = Decimal(asked_h)
+    shorter = Decimal(hours) if hours is not None and Decimal(hours) < asked else None
+    return Terms(expected_usd, estimate, asked, shorter, total_cap_usd)
 
 
 async def _asked(tx: AsyncSession, session_id: str | None) -> dict[str, list[Question]]:
+    approved = (Approval.request_id == Request.id) & (Approval.decision == "approve")
     query = (
-        select(Request, Option.expected_usd)
+        select(Request, *_TERMS)
         .join(Session, Session.request_id == Request.parent_id)
         .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
         .join(Option, Option.quote_id == Quote.id)
+        .outerjoin(Approval, approved)
         .where(Session.state == SessionState.RUNNING, Request.kind.in_(["extend", "drift_reconfirm"]))
-        .order_by(Request.created_at, Request.id)
+        .order_by(Request.created_at, Request.id, Approval.at, Approval.id)
     )
     if session_id is not None:
         query = query.where(Session.id == session_id)
-    found: dict[str, list[Question]] = defaultdict(list)
-    rows: Any = await tx.execute(query)
-    for request, expected_usd in rows:
-        hours = Decimal(str(request.job["hours"]))
-        one = Question(request.id, request.kind, request.state, request.created_at, expected_usd, hours)
-        found[request.parent_id].append(one)
-    return found
+    found: dict[str, dict[str, Question]] = defaultdict(dict)
+    rows: Any = (await tx.execute(query)).all()
+    for request, *terms in rows:  # Of two approvals the later one covers what both left.
+        what = _terms(*terms)
+        one = Question(request.id, request.kind, request.state, request.created_at, what)
+        found[request.parent_id][request.id] = one
+    return {parent_id: list(questions.values()) for parent_id, questions in found.items()}
 
 
 async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:

@@ -70,12 +70,6 @@ async def open_starts(tx: AsyncSession, session_id: str) -> list[GrantRow]:
     return list(await tx.scalars(select(GrantRow).where(*mine)))
 
 
-async def extension_caps(tx: AsyncSession, session_id: str) -> Decimal:
-    """Dollars that approved extensions added to what a session may cost."""
-    mine = (GrantRow.session_id == session_id, GrantRow.kind == "extend", GrantRow.state != GrantState.VOID)
-    return await tx.scalar(select(func.sum(GrantRow.total_cap_usd)).where(*mine)) or Decimal(0)
-
-
 async def billed_since(tx: AsyncSession, session_id: str) -> datetime | None:
     """The first moment that a cloud may have billed a session: its first send that was not a definite no."""
     sent = select(func.min(Instance.sent_at)).where(Instance.session_id == session_id)
@@ -149,12 +143,6 @@ async def quote_failures(tx: AsyncSession, request_id: str, kind: str) -> int:
     since = select(func.max(Event.at)).where(Event.subject == request_id, Event.kind != kind).scalar_subquery()
     query = select(func.count()).where(Event.subject == request_id, Event.kind == kind, Event.at >= since)
     return await tx.scalar(query) or 0
-
-
-async def accrued_of_instance(tx: AsyncSession, instance_id: str) -> Decimal:
-    """Dollars booked as used by one instance of a session."""
-    total = await tx.scalar(select(TOTAL).where(LedgerEntry.instance_id == instance_id, LedgerEntry.kind.in_(USED)))
-    return total or Decimal(0)
 
 
 async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime) -> Decimal:

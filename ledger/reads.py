@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
 from ledger.disks import open_disks
 from ledger.doors import Whose
 from ledger.locks import lock_family
@@ -29,13 +30,7 @@ from ledger.models import (
     Token,
 )
 from ledger.nodes import nodes_of
-from ledger.rollup import TOTAL, USED
-from ledger.states import (
-    LIVE_SESSION,
-    OPEN_INSTANCE,
-    RequestState,
-    SessionState,
-)
+from ledger.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.values import bare_id
 
 SHORTEST_ENDING = 4
@@ -73,6 +68,10 @@ class SessionView:
     grant: GrantRow | None
     accrued_usd: Decimal
     accrued_until: datetime | None
+    #: What is booked of that instance alone.
+    booked: Booked = NOTHING
+    #: The most that the session may cost: what is approved for that instance, and what earlier ones cost.
+    cap_usd: Decimal = Decimal(0)
     #: The agent of that instance, where it was given a token.
     node: Node | None = None
     #: Its disk, while its machine stands still.
@@ -188,20 +187,31 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
             .order_by(GrantRow.created_at, GrantRow.seq)
         )
     }
-    sums = await tx.execute(
-        select(LedgerEntry.session_id, TOTAL, func.max(LedgerEntry.at))
-        .where(LedgerEntry.session_id.in_(ids), LedgerEntry.kind.in_(USED))
-        .group_by(LedgerEntry.session_id)
-    )
-    booked = {session_id: (total, until) for session_id, total, until in sums}
+    booked = await booked_of(tx, ids)
+    longer = await extension_caps(tx, ids)
     agents = await nodes_of(tx, [row.id for row in newest.values()])
     still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
     found = []
     for s in sessions:
-        row, (total, until) = newest.get(s.id), booked.get(s.id, (Decimal(0), None))
-        node = agents.get(row.id) if row else None
-        found.append(SessionView(s, requests[s.request_id], row, grants.get(s.id), total, until, node, disks.get(s.id)))
+        row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
+        total = sum((one.usd for one in every.values()), Decimal(0))
+        mine = every.get(row.id, NOTHING) if row else NOTHING
+        own_usd = grant.total_cap_usd if grant else Decimal(0)
+        found.append(
+            SessionView(
+                session=s,
+                request=requests[s.request_id],
+                instance=row,
+                grant=grant,
+                accrued_usd=total,
+                accrued_until=max((one.until for one in every.values() if one.until), default=None),
+                booked=mine,
+                cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - mine.usd,
+                node=agents.get(row.id) if row else None,
+                disk=disks.get(s.id),
+            )
+        )
     return found
 
 

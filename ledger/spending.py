@@ -8,10 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, literal, select
+from sqlalchemy import ColumnElement, and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
+from ledger.amounts import RELEASED
 from ledger.doors import Whose
 from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
 from ledger.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
@@ -75,12 +75,10 @@ async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]
 
     A replacement is paid from its approval's own amount, so of each approval the largest amount counts, once.
     """
-    given_back = aliased(LedgerEntry)
-    released = select(given_back.id).where(given_back.key == literal("release/").concat(GrantRow.id)).exists()
     in_force = (
         Session.state.in_(LIVE_SESSION),
         GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
-        ~released,
+        ~RELEASED,
         *purse.conditions(),
     )
     amounts: Any = await tx.execute(

@@ -50,9 +50,14 @@ def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal
     return hashlib.sha256(repr(said).encode()).hexdigest()
 
 
-def shortened(estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it."""
-    share = min(max(time_h, LEAST_BILLED_H) / asked_h, Decimal(1))
+def shortened(
+    estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
+) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it.
+
+    Nothing below `least_h` costs less than that does.
+    """
+    share = min(max(time_h, least_h) / asked_h, Decimal(1))
     expected = worst = Decimal(0)
     for part in estimate.components:
         of = Decimal(1) if part.name in FIXED else share

@@ -47,12 +47,10 @@ class Approved:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a machine has cost: since when it exists and is billed, what is booked on it and was on earlier ones."""
+    """A machine: since when it exists, what it and those before it have cost until now, and what it costs an hour."""
 
     began_at: datetime
-    billing_from: datetime | None
-    booked_usd: Decimal
-    elsewhere_usd: Decimal
+    spent_usd: Decimal
     price_usd_h: Decimal
 
 
@@ -68,11 +66,8 @@ def course(first: Approved, seen: Seen, deadline: datetime, eta: datetime | None
     estimated = first.hours
     if estimated is not None:
         estimated += sum((one.hours for one in longer if one.hours is not None), Decimal(0))
-    ran_h = Decimal(max((now - (seen.billing_from or now)).total_seconds(), 0)) / 3600
-    # What is booked may be a minute old; what the clock says may be before the first bill.
-    spent_usd = seen.elsewhere_usd + max(seen.booked_usd, ran_h * seen.price_usd_h)
     until = expected_end(deadline, seen.began_at, estimated, eta, now)
-    return Course(approved_usd, first.cap_usd, spent_usd, seen.price_usd_h, until)
+    return Course(approved_usd, first.cap_usd, seen.spent_usd, seen.price_usd_h, until)
 
 
 def expected_end(

@@ -6,6 +6,7 @@ least its minimum. Source of the rules: each adapter's `BillingRule`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
@@ -75,6 +76,23 @@ def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
     quanta = (seconds / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
     billed = max(quanta * rule.quantum_s, Decimal(rule.minimum_s))
     return _round(rate_usd_h * billed / HOUR_S)
+
+
+def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: BillingRule, booked_h: int) -> Decimal:
+    """Dollars of [start, until) beyond the `booked_h` whole hours that are booked: what an end now would add."""
+    if start is None:
+        return Decimal(0)
+    unbooked = pieces(start, until, rate_usd_h, rule, final=True)[booked_h:]
+    return sum((piece.amount_usd for piece in unbooked), Decimal(0))
+
+
+def at_other_rates(booked_usd: Decimal, hours: Iterable[tuple[int, Decimal]]) -> Decimal:
+    """Dollars of what is booked that today's rates do not explain; below zero where it was cheaper before.
+
+    `hours` are the booked whole hours of each component with its dollars per hour of now. As long as those stay, so
+    does this, however much time passes.
+    """
+    return booked_usd - sum((number * _round(rate_usd_h) for number, rate_usd_h in hours), Decimal(0))
 
 
 def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:

@@ -9,11 +9,18 @@ from decimal import Decimal
 from bot.services import warning
 from ledger.courses import undecided
 from ledger.events import announce, record
-from ledger.lookups import instances_of_session, open_grants, open_instances_of_session, override_of, session_of
+from ledger.lookups import (
+    grants_of_session,
+    instances_of_session,
+    open_grants,
+    open_instances_of_session,
+    override_of,
+    session_of,
+)
 from ledger.models import GrantRow, Instance, Request, Session, Token
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, NotificationKind, RequestState, SessionState
-from ledger.values import SYSTEM, Actor, new_id
+from ledger.values import SYSTEM, Actor, GrantKind, new_id
 from ledger.writes import Tx, amend, book
 
 
@@ -61,6 +68,9 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
     failed = [row.machine_id for row in rented if row.machine_id and row.state is not InstanceState.REJECTED]
     machines = list(dict.fromkeys([*request.failed_machines, *failed]))
     await void_grants(tx, request_id, sentence, now)
+    for grant in await grants_of_session(tx, session.id) if session else ():
+        if grant.kind == GrantKind.EXTEND:  # It added to what was decided before, and a new decision takes its place.
+            await release(tx, grant, now, spent_usd=Decimal(0))
     await move(
         tx,
         Request,

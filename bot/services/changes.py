@@ -8,8 +8,11 @@ from decimal import Decimal
 
 from bot.rules import changing
 from bot.rules.changing import Standing
-from bot.rules.wording import usd
+from bot.rules.estimate import Estimate
+from bot.rules.extending import EXTEND
+from bot.rules.wording import usd as said_usd
 from bot.services.offers import estimate_from_json
+from ledger.courses import Terms
 from ledger.events import announce
 from ledger.models import Approval, Option, Request
 from ledger.states import NotificationKind
@@ -49,7 +52,26 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
     asked = JobRequest.from_json(request.job).hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
-    return changing.shortened(estimate_from_json(option.estimate), asked, time_h)
+    return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
+
+
+def hours_of(terms: Terms) -> Decimal:
+    """The hours that were approved."""
+    return terms.asked_h if terms.hours is None else terms.hours
+
+
+def expected(kind: str, terms: Terms) -> Decimal:
+    """The dollars that an approval agreed to: the option's estimate, for the time and the limit that approvers left."""
+    usd = terms.expected_usd
+    if terms.hours is not None:
+        usd, _ = shortened(kind, estimate_from_json(terms.estimate), terms.asked_h, terms.hours)
+    return usd if terms.total_cap_usd is None else min(usd, terms.total_cap_usd)
+
+
+def shortened(kind: str, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars for fewer hours. What runs already has paid what its cloud bills at least."""
+    least_h = Decimal(0) if kind == EXTEND else changing.LEAST_BILLED_H
+    return changing.shortened(estimate, asked_h, time_h, least_h)
 
 
 async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
@@ -65,7 +87,7 @@ async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now
     if changing.told(asked, time_h, approval.limit_usd, ""):
         approved = f"approved with changes: {said}"
     else:  # One of the listed options, as it was listed: a choice and no change.
-        approved = f"approved: #{option.rank}, {option.cloud}, {usd(option.price_usd_h)} an hour"
+        approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
     text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
     kind, subject = NotificationKind.REPLY, f"{request.id}/{request.quote_version}/changed"
     await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body={"text": text})

@@ -11,6 +11,7 @@ from bot.services import warning
 from bot.services.context import Context
 from bot.services.ending import end_session
 from bot.services.paging import alone
+from ledger.amounts import extension_cap
 from ledger.claims import Claim, claim, release
 from ledger.courses import open_drift
 from ledger.locks import lock_family
@@ -55,7 +56,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session) -> tuple[str, str]
     hours = Decimal(session.hours)
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
     unconfirmed = await open_drift(tx, session.request_id) is not None
-    spent = usd(grant.total_cap_usd) if by_amount else ""
+    spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
     return ended_by(hours, ctx.policy.max_hours, spent=spent, unconfirmed=unconfirmed)
 
 

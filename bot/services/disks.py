@@ -7,19 +7,17 @@ keeps one as long as that was approved. More time and an earlier end are asked o
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from decimal import Decimal
 
-from bot.rules.metering import pieces
 from bot.services import holding
 from bot.services.context import Context
+from bot.services.metering import disk_accruals, rule_of
 from bot.services.paging import alone
 from ledger.disks import add_disk, change_disk, open_disks, standing_still
 from ledger.events import record
 from ledger.models import Disk, Instance, Session
 from ledger.states import InstanceState
 from ledger.values import SYSTEM, new_id
-from ledger.writes import Tx, book
-from providers.base import BillingRule
+from ledger.writes import Tx, book_all
 
 #: How often it is looked which there are.
 LOOK_S = 30.0
@@ -71,7 +69,7 @@ async def _kept(ctx: Context, disk: Disk | None, row: Instance, session: Session
         if disk is None:
             return await _begin(tx, row, session, until, now)
         booked_h = int((now - disk.since) / timedelta(hours=1))
-        await _book(ctx, tx, disk, row, now, final=False)
+        await book_all(tx, disk_accruals(row, disk, now, rule_of(ctx, row), final=False))
         warned_at = disk.warned_at if disk.until == until else None  # Another end is announced anew.
         disk.until = until
         if row.state is InstanceState.TERMINATING and warned_at is None and now >= _warns_at(disk):
@@ -110,30 +108,8 @@ async def _over(ctx: Context, disk: Disk, now: datetime) -> int:
         ended_at = max(min(over_at or now, now), disk.since)
         if not await change_disk(tx, disk.id, ended_at=ended_at):
             return 0
-        await _book(ctx, tx, disk, row, ended_at, final=True)
+        await book_all(tx, disk_accruals(row, disk, ended_at, rule_of(ctx, row), final=True))
         how = "is in use again" if row.state is InstanceState.LIVE else "goes with its machine"
         said = f"The disk of {row.name} {how}."
         record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind="disk.over", reason=said)
     return 1
-
-
-async def _book(ctx: Context, tx: Tx, disk: Disk, row: Instance, until: datetime, *, final: bool) -> None:
-    """What a stopped disk costs above a running one; the running rate is booked with the machine's storage."""
-    surcharge = disk.price_usd_h - row.storage_usd_h
-    if surcharge <= Decimal(0):
-        return
-    provider = ctx.providers.get(row.cloud)
-    rule = BillingRule(quantum_s=provider.capabilities.billing.quantum_s) if provider else BillingRule()
-    for piece in pieces(disk.since, until, surcharge, rule, final=final)[disk.booked_h :]:
-        await book(
-            tx,
-            key=f"{row.id}/disk/{int(disk.since.timestamp())}/{piece.suffix}",
-            kind="accrue",
-            debit=f"session:{row.session_id}",
-            credit=f"payable:{row.cloud}:{row.account}",
-            amount_usd=piece.amount_usd,
-            at=piece.until,
-            session_id=row.session_id,
-            instance_id=row.id,
-            component="storage",
-        )

@@ -14,10 +14,11 @@ from bot.rules.drift import DRIFT, Agreed, Approved, Course, Seen
 from bot.rules.estimate import Component, Estimate
 from bot.rules.nodes import progress
 from bot.rules.switching import Order
-from bot.services import asking, mandates, recovery, reminding, switching
+from bot.services import asking, changes, mandates, recovery, reminding, switching
 from bot.services.checkins import heard_of
 from bot.services.context import Context
 from bot.services.deadlines import SCHEDULER
+from bot.services.metering import running_usd
 from bot.services.paging import alone
 from bot.services.reoffering import offer_again
 from ledger.courses import OPEN_DRIFT, Question, Running, running
@@ -30,6 +31,7 @@ from ledger.states import NotificationKind, RequestState, SessionState
 from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
 from ledger.writes import Tx
 from providers import profile
+from providers.base import BillingRule
 
 #: Seconds between two looks at what everything costs.
 LOOK_S = 60.0
@@ -38,16 +40,21 @@ WHY = "the machine that runs now, with its new figure"
 
 def course_of(one: Running, now: datetime) -> Course:
     """What a running session was approved at, has cost, and is expected to cost from here."""
+    row, terms = one.row, one.terms
     known = [
-        Agreed(q.created_at, q.expected_usd, None if q.kind == DRIFT else q.hours)
+        Agreed(q.created_at, changes.expected(q.kind, q.terms), None if q.kind == DRIFT else changes.hours_of(q.terms))
         for q in one.questions
         if q.state is RequestState.APPROVED
     ]
-    ahead = progress(heard_of(one.node), one.price_usd_h, now) if one.node is not None else None
-    hours = one.estimate.get("hours")
+    ahead = progress(heard_of(one.node), row.price_usd_h, now) if one.node is not None else None
+    hours = terms.estimate.get("hours")
+    most = Decimal(str(hours)) if hours is not None else None
+    if most is not None:
+        most = min(most, changes.hours_of(terms))
+    spent_usd = one.elsewhere_usd + one.booked.usd + running_usd(row, one.booked, now, BillingRule())
     return drift.course(
-        Approved(one.expected_usd, one.cap_usd, Decimal(str(hours)) if hours is not None else None, tuple(known)),
-        Seen(one.began_at, one.billing_from, one.booked_usd, one.elsewhere_usd, one.price_usd_h),
+        Approved(changes.expected(changes.PROVISION, terms), one.cap_usd, most, tuple(known)),
+        Seen(row.sent_at or row.created_at, spent_usd, row.price_usd_h),
         one.deadline,
         ahead.eta if ahead else None,
         now,

@@ -10,16 +10,12 @@ from bot.rules.spend import billed_rate
 from bot.services import access, asking, warning
 from bot.services.commands import AnswerHold, Reply
 from bot.services.context import Context
-from bot.services.metering import used_now
+from bot.services.metering import rule_of, running_usd
+from ledger.amounts import booked, extension_cap
 from ledger.claims import wake
+from ledger.disks import open_disks
 from ledger.events import announce, record
-from ledger.lookups import (
-    accrued_of_instance,
-    extension_caps,
-    next_numbers,
-    notifications_of,
-    open_instances_of_session,
-)
+from ledger.lookups import next_numbers, notifications_of, open_instances_of_session
 from ledger.models import GrantRow, Instance, Session
 from ledger.moves import move
 from ledger.reads import session_to_change
@@ -65,9 +61,10 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
     What earlier machines cost is not taken off again: a replacement's grant holds what they had left over, and an
     attempt that was asked for anew has an amount of its own.
     """
-    grant = await tx.get_one(GrantRow, row.grant_id)
-    used = max(await accrued_of_instance(tx, row.id), used_now(ctx, row, now))
-    return grant.total_cap_usd + await extension_caps(tx, row.session_id) - used
+    grant, before = await tx.get_one(GrantRow, row.grant_id), await booked(tx, row)
+    disk = next(iter(await open_disks(tx, [row.session_id])), None)
+    used = before.usd + running_usd(row, before, now, rule_of(ctx, row), disk)
+    return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used
 
 
 async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:

@@ -8,12 +8,23 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billed import Billed, look
-from bot.rules.metering import completed, hour_suffix, is_booked, pieces, rate_step, so_far
+from bot.rules.metering import (
+    Piece,
+    at_other_rates,
+    completed,
+    hour_suffix,
+    is_booked,
+    pieces,
+    rate_step,
+    running,
+)
+from bot.rules.spend import whole_micros
 from bot.services.context import Context
 from bot.services.paging import alone
 from ledger.accruals import billable_instances, booked_keys, lock_billable
+from ledger.amounts import Booked
 from ledger.locks import lock_family
-from ledger.models import Instance, Stray
+from ledger.models import Disk, Instance, Stray
 from ledger.reads import SessionView
 from ledger.writes import Entry, Tx, amend, book, book_all
 from providers.base import BillingRule, ObservedInstance
@@ -100,6 +111,7 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
     """
     await lock_family(tx, Instance, instance_id)
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    price_usd_h = whole_micros(price_usd_h)
     if row.price_usd_h == price_usd_h:
         return  # Another replica saw it, too.
     known_s = BLIND_SWEEPS * ctx.timing.sweep_s
@@ -110,12 +122,12 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
 
 async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
     """Book the hours that are over, and what makes the running one right when it is booked at the new rate."""
-    start, old = row.billing_from, max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
     if start is None or old <= 0:
         return
     await book_all(tx, accruals(ctx, row, _billed_until(row, now), final=False))
     until = min(_billed_until(row, now), row.billing_until or now)
-    step = rate_step(start, until, old, max(price_usd_h - row.storage_usd_h, Decimal(0)))
+    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h))
     mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
     await book(
         tx,
@@ -142,20 +154,9 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
 
     Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
     """
-    provider = ctx.providers.get(row.cloud)
-    rule = provider.capabilities.billing if provider else BillingRule()
+    rule = rule_of(ctx, row)
     return [
-        Entry(
-            key=_key(row, component, piece.suffix),
-            kind="accrue",
-            debit=f"session:{row.session_id}",
-            credit=f"payable:{row.cloud}:{row.account}",
-            amount_usd=piece.amount_usd,
-            at=piece.until,
-            session_id=row.session_id,
-            instance_id=row.id,
-            component=component,
-        )
+        _accrual(row, component, _key(row, component, piece.suffix), piece)
         for component, start, paused_at, rate in _components(
             row, _gpu_from(ctx, row, until) if final else row.billing_from
         )
@@ -164,11 +165,35 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
     ]
 
 
+def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
+    return Entry(
+        key=key,
+        kind="accrue",
+        debit=f"session:{row.session_id}",
+        credit=f"payable:{row.cloud}:{row.account}",
+        amount_usd=piece.amount_usd,
+        at=piece.until,
+        session_id=row.session_id,
+        instance_id=row.id,
+        component=component,
+    )
+
+
+def rule_of(ctx: Context, row: Instance) -> BillingRule:
+    provider = ctx.providers.get(row.cloud)
+    return provider.capabilities.billing if provider else BillingRule()
+
+
+def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
+    """Dollars per hour of the GPU alone, of a price that includes the storage."""
+    return max(price_usd_h - storage_usd_h, Decimal(0))
+
+
 def _components(
     row: Instance, gpu_from: datetime | None
 ) -> tuple[tuple[str, datetime | None, datetime | None, Decimal], ...]:
     """Each component with since when and until when it is billed, and its dollars per hour."""
-    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
     return (
         ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
         ("gpu", gpu_from, row.billing_until, gpu_usd_h),
@@ -209,18 +234,41 @@ async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | 
 
 
 def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
-    """What a session has cost until now, the running hour included: for showing."""
+    """Dollars that a session has cost until now: what is booked, and what runs since its last booked piece."""
     row = view.instance
-    if row is None or view.session.ended_at is not None or row.ended_at is not None:
+    if row is None or view.session.ended_at is not None:
         return view.accrued_usd
-    return max(view.accrued_usd, used_now(ctx, row, now))
+    return view.accrued_usd + running_usd(row, view.booked, now, rule_of(ctx, row), view.disk)
 
 
-def used_now(ctx: Context, row: Instance, now: datetime) -> Decimal:
-    """Dollars that one instance has used until now by its meters, the running hour included."""
-    rule = ctx.providers[row.cloud].capabilities.billing if row.cloud in ctx.providers else BillingRule()
-    gpu = so_far(
-        row.billing_from, min(now, row.billing_until or now), max(row.price_usd_h - row.storage_usd_h, Decimal(0)), rule
-    )
-    disk = so_far(row.storage_from or row.sent_at, min(now, row.storage_until or now), row.storage_usd_h, rule)
-    return gpu + disk
+def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:
+    """Dollars that an instance, and the disk that is kept of it, have used and nothing books yet."""
+    if row.ended_at is not None:
+        return Decimal(0)
+    until = _billed_until(row, now)
+    parts = [
+        running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0))
+        for component, start, paused_at, rate in _components(row, row.billing_from)
+    ]
+    if disk is not None:
+        parts += [entry.amount_usd for entry in disk_accruals(row, disk, until, rule, final=True)]
+    return sum(parts, Decimal(0))
+
+
+def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
+    """Dollars that an instance has cost beyond its time at this price: the rates that it had, a disk kept meanwhile."""
+    rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
+    return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
+
+
+def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[Entry]:
+    """What a stopped disk costs above a running one until then and is not booked yet.
+
+    The running rate is booked with its machine's storage.
+    """
+    surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
+    since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
+    return [
+        _accrual(row, "storage", f"{row.id}/disk/{since}/{piece.suffix}", piece)
+        for piece in pieces(disk.since, until, surcharge, rule, final=final)[disk.booked_h :]
+    ]

@@ -10,7 +10,8 @@ from bot.rules.ranking import RankedOption
 from bot.services import asking, granting
 from bot.services.context import Context
 from bot.services.offers import estimate_from_json, offer_from_json
-from ledger.lookups import accrued_of_instance, instances_of_session, next_numbers, options_of
+from ledger.amounts import booked
+from ledger.lookups import instances_of_session, next_numbers, options_of
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.states import GrantState, InstanceState
 from ledger.values import GrantKind, JobRequest, new_id
@@ -33,17 +34,17 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
     await granting.intend(ctx, tx, request, grant.session_id, grant, option, now)
 
 
-async def replace(ctx: Context, tx: Tx, session_id: str, now: datetime) -> bool:
-    """After the predecessor is gone: one more instance from the approval's remaining cap. False: nothing is left.
+async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:
+    """After the predecessor is gone: one more instance from what is left of its amounts. False: nothing is left.
 
-    The new grant covers what the approval left over, in dollars and in hours: the approved end stays where it was. Its
-    create is one row like every other.
+    The new grant covers what the predecessor's grant, and the `longer_usd` that extensions had added to it, left over,
+    in dollars and in hours: the approved end stays where it was. Its create is one row like every other.
     """
     rows = await instances_of_session(tx, session_id)
     last = rows[-1]
     used = await tx.get_one(GrantRow, last.grant_id)
     request = await tx.get_one(Request, last.request_id, populate_existing=True)
-    remaining = used.total_cap_usd - await accrued_of_instance(tx, last.id)
+    remaining = used.total_cap_usd + longer_usd - (await booked(tx, last)).usd
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if last.outcome_code in NEVER_REPLACED or remaining <= 0 or session.deadline is None or session.deadline <= now:
         return False

@@ -7,15 +7,15 @@ from decimal import Decimal
 
 from bot.rules import end_codes
 from bot.rules.billed import bills_gpu
-from bot.rules.spend import billed_rate
+from bot.rules.spend import billed_rate, whole_micros
 from bot.services import asking, interrupting, warning
 from bot.services.context import Context
-from bot.services.metering import accrue_rest, change_rate
+from bot.services.metering import accrue_rest, before_now, change_rate
 from bot.services.placing import replace
+from ledger.amounts import booked, extension_cap
 from ledger.locks import lock_family
 from ledger.lookups import (
     accrued_of_session,
-    extension_caps,
     grants_of_session,
     instances_of_session,
     open_instances_of_session,
@@ -98,11 +98,11 @@ async def check_rate(
     # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
-        if seen.price_usd_h != row.price_usd_h:
+        if whole_micros(seen.price_usd_h) != row.price_usd_h:
             await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
         session = await tx.get_one(Session, row.session_id, populate_existing=True)
         if verdict.allowed and session.deadline is not None:
-            end = await paid_until(tx, row, grant, seen.price_usd_h, session.deadline)
+            end = await paid_until(tx, row, grant, whole_micros(seen.price_usd_h), session.deadline)
             await ends_at(tx, session, end, now)
     return verdict.allowed
 
@@ -110,12 +110,13 @@ async def check_rate(
 async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
     """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
 
-    What is reserved for a hold at the end is not spent on the time before it.
+    What is reserved for a hold at the end is not spent on the time before it; time at another rate cost that rate.
     """
     if price_usd_h <= 0:
         return end
-    cap_usd = grant.total_cap_usd + await extension_caps(tx, row.session_id) - (row.hold_usd or 0)
-    paid_s = min(float(cap_usd / price_usd_h) * HOUR_S, LONGEST_S)
+    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - (row.hold_usd or 0)
+    cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
+    paid_s = min(float(max(cap_usd, Decimal(0)) / price_usd_h) * HOUR_S, LONGEST_S)
     return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))
 
 
@@ -202,7 +203,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if await open_instances_of_session(tx, session_id):
         return
-    spent = await accrued_of_session(tx, session_id)
+    spent, longer_usd = await accrued_of_session(tx, session_id), await extension_cap(tx, session_id)
     for grant in await grants_of_session(tx, session_id):
         if grant.state is GrantState.OPEN:
             await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM)
@@ -210,7 +211,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
     if session.state is SessionState.TERMINATING:
         await _terminated(tx, session, now, session.end_code, session.end_reason)
     elif session.state is SessionState.RUNNING and session.deadline is not None and now < session.deadline:
-        await _replace_or_ask(ctx, tx, session, now)
+        await _replace_or_ask(ctx, tx, session, longer_usd, now)
     elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
         last = (await instances_of_session(tx, session_id))[-1]
         ended = {"end_code": last.outcome_code, "end_reason": last.outcome}
@@ -221,7 +222,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
         await asking.close_extensions(tx, session.request_id, last.outcome, now, SYSTEM)
         await _terminated(tx, session, now, last.outcome_code, last.outcome)
     elif session.state is SessionState.PROVISIONING:
-        await _replace_or_ask(ctx, tx, session, now)
+        await _replace_or_ask(ctx, tx, session, longer_usd, now)
 
 
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
@@ -229,12 +230,15 @@ async def _terminated(tx: Tx, session: Session, now: datetime, code: str, senten
     await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
 
 
-async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
-    """The instance failed within the approved time and is gone: the approval's next one, or the people again."""
+async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
+    """The instance failed within the approved time and is gone: the approval's next one, or the people again.
+
+    `longer_usd` is what extensions had added to its grant.
+    """
     last = (await instances_of_session(tx, session.id))[-1]
     again = {"ready_at": None}
     await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome, values=again)
-    if session.replacements_left > 0 and await replace(ctx, tx, session.id, now):
+    if session.replacements_left > 0 and await replace(ctx, tx, session.id, longer_usd, now):
         await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
         ctx.hints.instances.set()
         return

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bot.rules.breaker import trips
+from bot.rules.spend import whole_micros
 from bot.rules.trouble import trouble
 from bot.services.asking import show_again
 from bot.services.booting import boot
@@ -213,6 +214,7 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     if row.state is not InstanceState.TERMINATING:  # What was wrong before its end was ordered says what it cost.
         seen["trouble_at"] = (row.trouble_at or at) if wrong else None
     seen |= billed_time(row, item, rule, at)
-    if item.price_usd_h is not None and item.price_usd_h > row.price_usd_h and item.status is InstanceStatus.RUNNING:
-        seen["price_usd_h"] = item.price_usd_h
+    # What stands still may be shown at the rate of its disk, so only what runs tells what the whole costs.
+    if item.price_usd_h is not None and item.price_usd_h > 0 and item.status is InstanceStatus.RUNNING:
+        seen["price_usd_h"] = whole_micros(item.price_usd_h)
     return {name: value for name, value in seen.items() if getattr(row, name) != value}

@@ -21,7 +21,7 @@ from bot.slack.blocks.parts import Message, safe, section
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
-from ledger.lookups import extension_caps, message_of, public_key, waiting_extensions
+from ledger.lookups import message_of, public_key, waiting_extensions
 from ledger.models import Instance, Notification, Session, Stray
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
@@ -156,13 +156,13 @@ async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
     session_id, _, end_s = row.subject.partition("/")
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
-        able, grant = _able(ctx, view), view.grant
+        able = _able(ctx, view)
         return ending_message.Ending(
             view,
             # An older release filed it under the session alone; whatever end stands is what it speaks of.
             int(end_s or (view.session.deadline.timestamp() if view.session.deadline else 0)),
             cost_now(ctx, view, ctx.clock.now()),
-            (grant.total_cap_usd if grant else Decimal(0)) + await extension_caps(tx, session_id),
+            view.cap_usd,
             (await deadlines.why_it_ends(ctx, tx, view.session))[1] if view.instance else "",
             await extending.is_inside(tx, view.session, owner.KEEP_HOURS),
             bool(await waiting_extensions(tx, view.request.id)),
@@ -184,9 +184,8 @@ async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notifi
     session_id, _, end_s = row.subject.partition("/")
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
-        cap_usd = (view.grant.total_cap_usd if view.grant else Decimal(0)) + await extension_caps(tx, session_id)
     now = ctx.clock.now()
-    shown = unattended.Unattended(view, int(end_s), cost_now(ctx, view, now), cap_usd)
+    shown = unattended.Unattended(view, int(end_s), cost_now(ctx, view, now), view.cap_usd)
     return Shown(unattended.unattended(shown, now), channel_of(settings, row.destination), edits=True)
 
 
@@ -195,10 +194,9 @@ async def _session_held(ctx: Context, settings: SlackSettings, row: Notification
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
-        cap_usd = (view.grant.total_cap_usd if view.grant else Decimal(0)) + await extension_caps(tx, session_id)
         instance = await tx.get_one(Instance, instance_id)
         waiting = bool(await waiting_extensions(tx, view.request.id))
-    shown = held.Held(view, instance, step, cost_now(ctx, view, now), cap_usd, waiting)
+    shown = held.Held(view, instance, step, cost_now(ctx, view, now), view.cap_usd, waiting)
     return Shown(held.held(shown, settings.command, now), channel_of(settings, row.destination), edits=True)
 
 

@@ -62,13 +62,13 @@ def test_what_an_approved_end_is_called() -> None:
 
 def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of_what_was_before() -> None:
     began, later = NOW, NOW + timedelta(hours=2)
-    seen = Seen(began, began, Decimal("0.10"), Decimal(1), Decimal("0.50"))
+    seen = Seen(began, Decimal(2), Decimal("0.50"))
     more = Agreed(began + timedelta(minutes=5), Decimal(3), Decimal(4))
     figure = Agreed(began + timedelta(minutes=10), Decimal(9), None)
     last = Agreed(began + timedelta(minutes=15), Decimal(2), Decimal(1))
     deadline = began + timedelta(hours=24)
 
-    def found(*after: Agreed, hours: Decimal | None = Decimal(6), seen: Seen = seen) -> Course:
+    def found(*after: Agreed, hours: Decimal | None = Decimal(6)) -> Course:
         return course(Approved(Decimal(5), Decimal(50), hours, after), seen, deadline, None, later)
 
     assert (found().approved_usd, found().until) == (Decimal(5), began + timedelta(hours=6))
@@ -76,7 +76,4 @@ def test_a_course_adds_what_was_agreed_and_a_confirmed_figure_takes_the_place_of
     assert found(more, figure).approved_usd == Decimal(9)
     assert found(more, figure, last).approved_usd == Decimal(11)
     assert found(hours=None).until == deadline
-    # Two hours at fifty cents, and a dollar on the machine before; what is booked counts where it is more.
     assert found().spent_usd == Decimal(2)
-    assert found(seen=replace(seen, booked_usd=Decimal(7))).spent_usd == Decimal(8)
-    assert found(seen=replace(seen, billing_from=None)).spent_usd == Decimal("1.10")

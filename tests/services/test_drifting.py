@@ -7,13 +7,15 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import cast
 
+from bot.rules import drift
 from bot.rules.switching import Order
 from bot.services import drifting, switching
 from bot.services.commands import Switch
 from ledger.courses import running
 from ledger.db import Database
-from ledger.models import Option, Request
+from ledger.models import Option, Request, Session
 from ledger.states import RequestState, SessionState
+from ledger.writes import amend
 from providers.base import Listing, Provider
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import SteppedClock
@@ -147,11 +149,66 @@ async def test_extensions_and_machines_before_count_in_what_was_approved_and_spe
         async with w.ctx.db.read() as tx:
             (one,) = await running(tx)
         course = drifting.course_of(one, w.clock.now())
-        assert course.approved_usd > one.expected_usd
+        assert course.approved_usd > one.terms.expected_usd
         assert course.until == one.deadline
-        earlier = replace(one, elsewhere_usd=Decimal(3), estimate={})
+        earlier = replace(one, elsewhere_usd=Decimal(3), terms=replace(one.terms, estimate={}))
         assert drifting.course_of(earlier, w.clock.now()).spent_usd == course.spent_usd + 3
         assert await drifting.drift_due(w.ctx) == 0
+
+
+async def test_what_an_approver_shortened_is_measured_against_what_they_approved(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        reply = await w.ask(candidates=("vast",), hours=Decimal(8))
+        request_id = str(reply.data["request_id"])
+        await w.settle()
+        assert (await w.decide(request_id, BOB, hours=Decimal(2))).code == "approved"
+        await w.settle()
+        await w.run(40, 20)
+        async with w.ctx.db.read() as tx:
+            (one,) = await running(tx)
+        course = drifting.course_of(one, w.clock.now())
+        share = course.approved_usd / one.terms.expected_usd
+        assert Decimal("0.2") < share < Decimal("0.35")
+        assert await drifting.drift_due(w.ctx) == 0
+        # A limit is what was approved, too.
+        lower = replace(one.terms, total_cap_usd=Decimal("0.25"))
+        assert drifting.course_of(replace(one, terms=lower), w.clock.now()).approved_usd == Decimal("0.25")
+        # Far below what was asked for, and above what was approved.
+        dearer = drifting.course_of(replace(one, elsewhere_usd=Decimal("0.50")), w.clock.now())
+        assert drift.is_over(dearer, w.ctx.policy.drift_tolerance, w.clock.now())
+
+
+async def test_only_machines_that_the_same_approval_paid_for_count_against_it(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        request_id = await w.running(candidates=("vast",))
+        more = await w.more(request_id, "1")
+        assert (await w.decide(str(more.data["request_id"]), BOB)).code == "approved"
+        w.clock.advance(600)
+        await w.settle()
+        (first,) = (await w.books()).instances
+        w.clouds["vast"].disturb(str(first.ref), "vanish")
+        await w.run(160, 20)
+        async with w.ctx.db.read() as tx:
+            (one,) = await running(tx)
+        books = await w.books()
+        assert one.elsewhere_usd > 0
+        assert one.cap_usd == sum(approval.total_cap_usd or 0 for approval in books.approvals)
+        assert len(one.questions) == 1
+        async with w.ctx.db.write() as tx:
+            await amend(tx, Session, first.session_id, replacements_left=0)
+        w.clouds["vast"].disturb(str(books.instances[1].ref), "vanish")
+        await w.run(160, 20)
+        assert (await w.decide(request_id, BOB)).code == "approved"
+        await w.settle()
+        await w.run(40, 20)
+        async with w.ctx.db.read() as tx:
+            (one,) = await running(tx)
+        assert (one.elsewhere_usd, one.questions) == (0, ())
+        assert one.cap_usd == (await w.books()).approvals[-1].total_cap_usd
 
 
 class Dearer(InFront):

@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.services import sessions
+from bot.services import holding, sessions
 from bot.services.commands import Done, Terminate
 from ledger.models import Instance, Request, Session
+from ledger.spending import EVERYBODY, outstanding
 from ledger.states import RequestState, SessionState
 from ledger.values import Actor, ActorKind
 from ledger.writes import amend
@@ -24,6 +25,11 @@ async def end(w: World) -> datetime:
     row = await session(w)
     assert row.deadline is not None
     return row.deadline
+
+
+async def outstanding_of(w: World) -> tuple[Decimal, Decimal]:
+    async with w.ctx.db.read() as tx:
+        return await outstanding(tx, EVERYBODY)
 
 
 async def extension(w: World) -> Request:
@@ -245,6 +251,45 @@ async def test_what_replaces_a_machine_of_an_extended_session_holds_the_hours_of
     (row,) = (await w.books()).instances
     w.clouds["vast"].disturb(str(row.ref), "vanish")
     await w.run(160, 20)
-    (grant,) = [one for one in (await w.books()).grants if one.kind == "replace"]
+    books = await w.books()
+    (grant,) = [one for one in books.grants if one.kind == "replace"]
     assert Decimal(grant.hours) == 2
     assert await end(w) == before
+    # What is left of both amounts is in the new grant, is set aside with it, and is there once.
+    used = sum(one.amount_usd for one in books.entries if one.instance_id == row.id)
+    approved = sum(one.total_cap_usd or 0 for one in books.approvals)
+    assert grant.total_cap_usd == approved - used
+    outstanding_usd, _ = await outstanding_of(w)
+    second = books.instances[1]
+    async with w.ctx.db.read() as tx:
+        left = await holding.left_usd(w.ctx, tx, second, w.clock.now())
+    runs = (await w.session(second.session_id)).accrued_usd - used
+    assert outstanding_usd == grant.total_cap_usd - runs
+    assert grant.total_cap_usd - Decimal("0.05") < left < grant.total_cap_usd
+
+
+async def test_an_extension_that_the_first_machine_used_goes_on_with_the_second_and_ends_when_asked_again(
+    w: World,
+) -> None:
+    running = await w.running(candidates=("vast",), hours=Decimal(1))
+    asked_for = await w.more(running, "3")
+    assert (await w.decide(str(asked_for.data["request_id"]), BOB)).code == "approved"
+    before = await end(w)
+    w.clock.advance(2 * 3600)  # More than its own approval paid for.
+    await w.settle()
+    (first,) = (await w.books()).instances
+    w.clouds["vast"].disturb(str(first.ref), "vanish")
+    await w.run(160, 20)
+    books = await w.books()
+    assert [one.state for one in books.instances] == ["gone", "live"]
+    assert (await session(w)).state is SessionState.RUNNING
+    assert await end(w) == before
+    used = (await w.session((await session(w)).id)).accrued_usd
+    assert used > (books.grants[0].total_cap_usd)
+    w.tune(failover=False)
+    async with w.ctx.db.write() as tx:
+        await amend(tx, Session, books.sessions[0].id, replacements_left=0)
+    w.clouds["vast"].disturb(str(books.instances[1].ref), "vanish")
+    await w.run(160, 20)
+    assert (await w.view(running)).request.state is RequestState.PENDING
+    assert (await outstanding_of(w))[0] == 0  # Whoever decides again decides on all of it.

@@ -8,15 +8,16 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import cast
 
-from bot.services import metering, sweep
+from bot.services import holding, metering, sweep
 from ledger.audit import Books
 from ledger.db import Database
+from ledger.models import GrantRow
 from providers.base import Listing, Provider
 from providers.sandbox.engine import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront
 from tests.support.matrix import on_clouds
-from tests.support.world import World, world
+from tests.support.world import World, checked_world, world
 
 
 def accrued(books: Books) -> Decimal:
@@ -49,33 +50,65 @@ class Dearer(InFront):
         return replace(found, items=tuple(items))
 
 
-async def test_a_rate_that_changes_within_an_hour_keeps_what_was_used_before(db: Database, clock: SteppedClock) -> None:
+async def test_a_rate_that_rises_or_falls_within_an_hour_keeps_what_was_used_before(
+    db: Database, clock: SteppedClock
+) -> None:
     async with world(db, clock, sandbox=SandboxTiming.quick()) as w:
         w.tune(price_tolerance=Decimal(3))
         cloud = Dearer(w.ctx.providers["vast"])
         w.use({"vast": cast("Provider", cloud)})
         request_id = await w.running(candidates=("vast",), hours=Decimal(6))
-        (before,) = (await w.books()).instances
-        assert before.billing_from is not None
-        w.clock.advance(5400)  # The first hour is over and is not booked yet.
-        cloud.factor = Decimal("1.5")
-        other = w.replica()
-        await asyncio.gather(sweep.observe(w.ctx, "vast"), sweep.observe(other.ctx, "vast"))
-        await other.ctx.db.close()
-        changed_at = w.clock.now()
-        w.clock.advance(5400)
+        (row,) = (await w.books()).instances
+        assert row.billing_from is not None
+        deadline = (await w.session(row.session_id)).session.deadline
+        since, billed, quoted = row.billing_from, Decimal(0), row.price_usd_h
+        for factor, price in (("1.5", "1"), ("0.5", "1.5"), ("0.5", "0.5")):
+            w.clock.advance(5400)  # An hour is over and is not booked yet.
+            billed += quoted * Decimal(price) * Decimal((w.clock.now() - since) / timedelta(hours=1))
+            since = w.clock.now()
+            for look in ("before", "after"):
+                shown = await w.session(row.session_id)
+                cost = metering.cost_now(w.ctx, shown, since)
+                assert abs(cost / billed - 1) < Decimal("0.01"), (factor, look)
+                async with w.ctx.db.read() as tx:
+                    grant = await tx.get_one(GrantRow, row.grant_id)
+                    left = await holding.left_usd(w.ctx, tx, row, since)
+                    assert abs(grant.total_cap_usd - billed - left) < billed / 100
+                cloud.factor = Decimal(factor)
+                other = w.replica()
+                await asyncio.gather(sweep.observe(w.ctx, "vast"), sweep.observe(other.ctx, "vast"))
+                await other.ctx.db.close()
+                row = (await w.books()).instances[0]
+        assert (await w.session(row.session_id)).session.deadline == deadline
         await w.end(request_id)
         await w.run(150, 15)
-        (row,) = (await w.books()).instances
-        assert row.price_usd_h > before.price_usd_h
-        assert row.billing_until is not None
-        at_old = (changed_at - before.billing_from) / timedelta(hours=1)
-        at_new = (row.billing_until - changed_at) / timedelta(hours=1)
-        billed = before.price_usd_h * Decimal(at_old) + row.price_usd_h * Decimal(at_new)
         spent = (await w.session(row.session_id)).accrued_usd
         assert abs(spent / billed - 1) < Decimal("0.01")
         steps = [one.component for one in (await w.books()).entries if one.kind == "true_up"]
-        assert steps == ["gpu"]
+        assert steps == ["gpu", "gpu"]
+
+
+async def test_what_a_replacement_costs_comes_on_top_of_its_predecessor_at_its_own_rate(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        await w.running(candidates=("vast",))
+        w.clock.advance(600)
+        (first,) = (await w.books()).instances
+        w.clouds["vast"].disturb(str(first.ref), "vanish")
+        await w.run(160, 20)
+        before = (await w.session(first.session_id)).accrued_usd
+        assert before > 0
+        w.clock.advance(1800)
+        shown, now = await w.session(first.session_id), w.clock.now()
+        row = shown.instance
+        assert row is not None
+        assert row.id != first.id
+        assert row.billing_from is not None
+        runs = row.price_usd_h * Decimal((now - row.billing_from) / timedelta(hours=1))
+        assert abs(metering.cost_now(w.ctx, shown, now) - before - runs) < runs / 50
+        # In all it may cost what was approved, and not what is left of that.
+        assert shown.cap_usd == (await w.books()).approvals[0].total_cap_usd
 
 
 async def test_booking_again_changes_nothing(w: World) -> None:

@@ -35,13 +35,21 @@ def _limits(books: Books) -> list[Violation]:
             if vote.request_id == request.id and vote.limit_usd is not None and vote.at <= grant.created_at
         )
         for what, limit in (("requester", job.budget_cap_usd), ("approvers", held.usd if held else None)):
-            if limit is not None and grant.total_cap_usd > max(limit - spent, Decimal(0)):
+            if limit is not None and grant.total_cap_usd > max(limit + _longer(books, grant) - spent, Decimal(0)):
                 text = f"it covers ${grant.total_cap_usd} after ${spent} of the ${limit} that the {what} set"
                 found.append(Violation("limits hold over all attempts", grant.id, text))
         if job.max_price_usd_h is not None and grant.price_cap_usd_h > job.max_price_usd_h:
             text = f"it covers ${grant.price_cap_usd_h}/h, and the requester set ${job.max_price_usd_h}/h"
             found.append(Violation("limits hold over all attempts", grant.id, text))
     return found
+
+
+def _longer(books: Books, grant: GrantRow) -> Decimal:
+    """What extensions had added to the grant that a replacement goes on from: they have approvals of their own."""
+    if grant.kind != GrantKind.REPLACE:
+        return Decimal(0)
+    mine = [g for g in books.grants if g.kind == GrantKind.EXTEND and g.session_id == grant.session_id]
+    return sum((one.total_cap_usd for one in mine if one.created_at <= grant.created_at), Decimal(0))
 
 
 def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
@@ -75,17 +83,17 @@ def _grants(books: Books) -> list[Violation]:
         needed = 1 if approval.rule.startswith(BREAK_GLASS) else min(required[grant.request_id], 2)
         if any(vote.decision == "reject" for vote in votes) or len(yes) < needed:
             found.append(Violation("no spend without approval", grant.id, "its quote version was not approved in full"))
-        found += _covered(grant, approval)
+        found += _covered(grant, approval, _longer(books, grant))
     return found
 
 
-def _covered(grant: GrantRow, approval: Approval) -> list[Violation]:
-    """A grant never exceeds what its approval covers."""
+def _covered(grant: GrantRow, approval: Approval, longer_usd: Decimal) -> list[Violation]:
+    """A grant never exceeds what its approval covers, with what extensions added to that."""
     # A hold adds no dollars; its hours come after those that were asked for, and were told beside them.
     hours = None if grant.kind == GrantKind.HOLD else approval.hours
     pairs = (
         ("price per hour", grant.price_cap_usd_h, approval.price_cap_usd_h),
-        ("total", grant.total_cap_usd, approval.total_cap_usd),
+        ("total", grant.total_cap_usd, None if approval.total_cap_usd is None else approval.total_cap_usd + longer_usd),
         ("hours", Decimal(grant.hours), Decimal(hours) if hours else None),
     )
     return [
