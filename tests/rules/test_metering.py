@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.metering import amount, is_booked, pieces, rate_step, so_far
+from bot.rules.metering import amount, at_other_rates, is_booked, pieces, rate_step, running, so_far
 from providers.base import BillingRule
 from tests.rules.builders import NOW, usd
 
@@ -57,6 +57,22 @@ def test_whole_hours_leave_no_rest_and_nothing_used_leaves_nothing() -> None:
 def test_what_was_used_so_far_includes_the_running_hour() -> None:
     assert so_far(NOW, NOW + timedelta(minutes=90), Decimal(2), SECOND) == Decimal(3)
     assert so_far(None, NOW, Decimal(2), SECOND) == 0
+
+
+def test_what_runs_since_the_last_booked_hour_is_what_an_end_now_would_add() -> None:
+    until = NOW + timedelta(minutes=150)
+    assert [running(NOW, until, Decimal(2), SECOND, hours) for hours in (0, 1, 2)] == [5, 3, 1]
+    assert running(NOW, NOW + timedelta(minutes=90), Decimal(2), SECOND, 2) == 0  # A pause moved its beginning.
+    assert running(NOW, NOW + timedelta(seconds=61), Decimal(2), LAMBDA, 0) == 2
+    assert running(None, until, Decimal(2), SECOND, 0) == 0
+
+
+def test_other_rates_are_what_the_booked_hours_do_not_cost_today() -> None:
+    assert at_other_rates(Decimal(5), [(2, Decimal(2)), (3, Decimal("0.1"))]) == Decimal("0.7")
+    assert at_other_rates(Decimal(0), []) == 0
+    # Two and a half hours at two dollars, then one: as booked when it changed, and an hour later.
+    step = rate_step(NOW, NOW + timedelta(minutes=150), Decimal(2), Decimal(1))
+    assert at_other_rates(4 + step, [(2, Decimal(1))]) == at_other_rates(5 + step, [(3, Decimal(1))]) == Decimal("2.5")
 
 
 @given(seconds=st.integers(1, 40 * 3600), rate=usd(), rule=RULES)

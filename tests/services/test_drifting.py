@@ -207,7 +207,7 @@ async def test_only_machines_that_the_same_approval_paid_for_count_against_it(
         await w.run(40, 20)
         async with w.ctx.db.read() as tx:
             (one,) = await running(tx)
-        assert (one.elsewhere_usd, one.questions) == (0, ())
+        assert (one.elsewhere_usd, one.questions) == (Decimal(0), ())
         assert one.cap_usd == (await w.books()).approvals[-1].total_cap_usd
 
 
