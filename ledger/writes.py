@@ -143,10 +143,10 @@ async def _settle(
 ) -> None:
     free: dict[str, Any] = {"claim_token": None, "claim_until": None, "tries": 0}
     mine = (Notification.id == held.row_id, Notification.claim_token == held.token)
-    await tx.execute(
+    done: Any = await tx.execute(
         update(Notification)
         .where(*mine, Notification.version == version)
         .values(**values, **free, state=state, due_at=None)
     )
-    # The token is gone after the first statement, so this one only finds a row that has moved on.
-    await tx.execute(update(Notification).where(*mine).values(**values, **free))
+    if not done.rowcount:  # It has moved on meanwhile, so its newer version stays due; or the claim was lost.
+        await tx.execute(update(Notification).where(*mine).values(**values, **free))

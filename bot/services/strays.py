@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -63,14 +63,19 @@ class _Find:
         return AGAIN if self.row.ref == self.item.ref else LATE
 
 
-async def note_strays(ctx: Context, provider: Provider, listing: Listing, running: int) -> bool:
-    """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is."""
+async def note_strays(
+    ctx: Context, provider: Provider, listing: Listing, running: int, held: Collection[str] = ()
+) -> bool:
+    """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is.
+
+    `held` are the ids at the cloud that an open row holds as of this look: they are no strays and cost no query.
+    """
     async with ctx.db.read() as tx:
-        finds = await _finds(ctx, tx, listing, ctx.clock.now())
+        finds = await _finds(ctx, tx, listing, held, ctx.clock.now())
         known = {stray.ref: stray for stray in await open_strays(tx, listing.cloud, listing.account)}
+        if not finds and not known:
+            return False
         recovering = await recovery.is_on(tx)
-    if not finds and not known:
-        return False
     now = ctx.clock.now()
     condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
     problem = trips(running, len(condemned), 0)
@@ -87,9 +92,9 @@ async def note_strays(ctx: Context, provider: Provider, listing: Listing, runnin
     return True
 
 
-async def _finds(ctx: Context, tx: Tx, listing: Listing, now: datetime) -> list[_Find]:
+async def _finds(ctx: Context, tx: Tx, listing: Listing, held: Collection[str], now: datetime) -> list[_Find]:
     """Listed instances whose label is ours while no open row holds exactly this instance."""
-    read = [(item, ctx.labels.read(item.name)) for item in listing.items]
+    read = [(item, ctx.labels.read(item.name)) for item in listing.items if item.ref not in held]
     ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
     rows = await instances_by_label(tx, [reading.label for _, reading in ours])
     finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]

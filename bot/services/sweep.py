@@ -74,7 +74,8 @@ async def observe(ctx: Context, cloud: str) -> Pass:
     steps = await asyncio.gather(
         *(alone(ctx, row.id, "the look", step, False) for row, step in zip(rows, followed, strict=True))
     )
-    strays = await note_strays(ctx, provider, listing, len(running))
+    held = {item.ref for item in seen.values()}
+    strays = await note_strays(ctx, provider, listing, len(running), held)
     if any(steps) or strays:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()

@@ -42,17 +42,16 @@ async def unattended_due(ctx: Context) -> int:
         listening_at = await listening_since(tx, LISTENING, GAP_S, now)
     async with ctx.db.read() as tx:
         found = await suspects(tx, silent_before, now - timedelta(seconds=min(policy.idle_s.values())))
-        problem = deaf(*await reporting(tx, silent_before)) if found else ""
-        if await recovery.is_on(tx):
+        if not found or await recovery.is_on(tx):
             return 0
+        problem = deaf(*await reporting(tx, silent_before))
     if problem:
         await page(ctx, "nodes/deaf", problem)
     for one in found:
         step = _look(ctx, one, listening_at, is_deaf=bool(problem), now=now)
         await alone(ctx, one.session_id, "the look at its agent", step, None)
-    if found:
-        ctx.hints.outbox.set()
-        ctx.hints.instances.set()
+    ctx.hints.outbox.set()
+    ctx.hints.instances.set()
     return len(found)
 
 

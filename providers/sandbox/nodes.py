@@ -7,6 +7,7 @@ is set from outside: `tell` makes it idle, silent, faster, or done.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import shlex
@@ -124,7 +125,8 @@ class Nodes:
         self._clock = clock
         self._client: httpx.AsyncClient | None = None
         self.running: dict[str, Node] = {}
-        #: Least seconds between two reports of one agent: a run over weeks sets it higher than an answer asks for.
+        #: All agents report together, at multiples of so many seconds, instead of when their answers ask for it; 0: as
+        #: their answers ask. A run over weeks sets it.
         self.every_s = 0.0
 
     async def match(self, prefix: str, environments: Mapping[str, Mapping[str, str]]) -> None:
@@ -135,9 +137,8 @@ class Nodes:
         for key, env in environments.items():
             if key not in self.running and URL in env and TOKEN in env:
                 self.running[key] = Node(env, now)
-        for key, node in list(self.running.items()):
-            if key.startswith(prefix) and now >= node.next_at:
-                await self._check_in(node, now)
+        due = [node for key, node in self.running.items() if key.startswith(prefix) and now >= node.next_at]
+        await asyncio.gather(*(self._check_in(node, now) for node in due))
 
     def tell(self, key: str, **changes: Any) -> Node:
         """Change what an agent does. KeyError for a machine without one, AttributeError for a word it does not know."""
@@ -148,7 +149,7 @@ class Nodes:
         return node
 
     async def _check_in(self, node: Node, now: datetime) -> None:
-        node.next_at = now + timedelta(seconds=max(60, self.every_s))
+        node.next_at = self._next(now, 60)
         node.work(now)
         if node.silent:
             return
@@ -163,8 +164,13 @@ class Nodes:
         node.status = answer.status_code
         if answer.status_code == httpx.codes.OK:
             said = answer.json()
-            node.next_at = now + timedelta(seconds=max(said["next_in_s"], self.every_s))
+            node.next_at = self._next(now, said["next_in_s"])
             node.obey(said, now)
+
+    def _next(self, now: datetime, asked_s: float) -> datetime:
+        if not self.every_s:
+            return now + timedelta(seconds=asked_s)
+        return now + timedelta(seconds=self.every_s - now.timestamp() % self.every_s)
 
     async def close(self) -> None:
         """End all agents."""

@@ -63,6 +63,8 @@ class Meter:
     """Billed stretches of one instance. Components: gpu, storage. A start may lie in the future."""
 
     spans: list[Span] = field(default_factory=list)
+    #: When each component that is billed no more ended, with all that it cost: an account adds up its dead for ever.
+    _closed: dict[str, tuple[datetime, Decimal]] = field(default_factory=dict, repr=False, compare=False)
 
     def start(self, component: str, at: datetime, usd_h: Decimal) -> None:
         """Bill `component` at `usd_h` from `at`, ending what it was billed before at that moment."""
@@ -71,6 +73,7 @@ class Meter:
 
     def stop(self, component: str, at: datetime) -> None:
         """Stop billing `component` at `at`; stretches planned for later never happen."""
+        self._closed.pop(component, None)
         self.spans = [s for s in self.spans if s.component != component or s.start < at]
         for span in self.spans:
             if span.component == component and (span.end is None or span.end > at):
@@ -87,8 +90,16 @@ class Meter:
 
     def usd(self, component: str, until: datetime, since: datetime | None = None) -> Decimal:
         """Dollars in [since, until), per second, never rounded."""
-        parts = (Decimal(str(_overlap_s(s, since, until))) * s.usd_h / HOUR_S for s in self._of(component))
-        return sum(parts, Decimal(0))
+        closed = self._closed.get(component) if since is None else None
+        if closed is not None and closed[0] <= until:
+            return closed[1]
+        spans = self._of(component)
+        parts = (Decimal(str(_overlap_s(s, since, until))) * s.usd_h / HOUR_S for s in spans)
+        total = sum(parts, Decimal(0))
+        ends = [s.end for s in spans if s.end is not None]
+        if since is None and spans and len(ends) == len(spans) and max(ends) <= until:
+            self._closed[component] = max(ends), total
+        return total
 
     def rate_usd_h(self, component: str, at: datetime) -> Decimal:
         """What `component` costs per hour at this moment; zero when it is not billed."""

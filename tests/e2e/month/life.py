@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import text
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -31,6 +30,7 @@ from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxCloud
 from tests.e2e.month.board import Board
+from tests.e2e.month.due import DueRows
 from tests.support.clock import SteppedClock
 
 CHANNEL = "C0GPU"
@@ -41,6 +41,8 @@ TICK = timedelta(seconds=1)
 #: often, and no more seldom than what is promised about it allows.
 PACE_S: Mapping[str, float] = {
     "drift": 300,
+    "disks": 600,
+    "host-keys": 14400,
     "agents": 140,
     "metering": 600,
     "rollup": 600,
@@ -65,18 +67,6 @@ WORKS_ON: Mapping[str, tuple[type, frozenset[object]]] = {
     "deadlines": (Session, frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})),
     "outbox": (Notification, frozenset({NotificationState.PENDING})),
 }
-#: When rows of each kind and state are due, and at which clouds something may be. Plain text, because it is asked a
-#: hundred thousand times.
-_DUE = text(
-    """
-    SELECT 'Request', state, min(due_at) FROM requests WHERE due_at IS NOT NULL GROUP BY state
-    UNION ALL SELECT 'Instance', state, min(due_at) FROM instances WHERE due_at IS NOT NULL GROUP BY state
-    UNION ALL SELECT 'Session', state, min(due_at) FROM sessions WHERE due_at IS NOT NULL GROUP BY state
-    UNION ALL SELECT 'Notification', state, min(due_at) FROM notifications WHERE due_at IS NOT NULL GROUP BY state
-    UNION ALL SELECT 'held', cloud, min(created_at) FROM instances WHERE ended_at IS NULL GROUP BY cloud
-    UNION ALL SELECT 'held', cloud, min(first_seen_at) FROM strays WHERE ended_at IS NULL GROUP BY cloud
-    """
-)
 #: A cloud where nothing is held is listed this often, because nothing is to be seen there.
 IDLE_S = 1200.0
 
@@ -109,6 +99,7 @@ class Life:
     clock: SteppedClock
     table: list[Job]
     watches: Mapping[str, CloudWatch]
+    rows: DueRows
     next_at: dict[str, datetime] = field(default_factory=dict)
     #: How often each job ran, and how many rows it worked on.
     ran: dict[str, list[int]] = field(default_factory=dict)
@@ -165,9 +156,7 @@ class Life:
         count[1] += done
 
     async def _due(self) -> dict[str, datetime]:
-        async with self.ctx.db.read() as tx:
-            rows = (await tx.execute(_DUE)).all()
-        found = {(name, state): datetime.fromisoformat(at).replace(tzinfo=UTC) for name, state, at in rows}
+        found = await self.rows.look()
         self._held = {cloud for name, cloud in found if name == "held"}
         due: dict[str, datetime] = {}
         for name, (model, states) in WORKS_ON.items():
@@ -178,6 +167,7 @@ class Life:
 
     async def drop(self) -> None:
         """The process is gone: nothing is finished, only what the machine would close is closed."""
+        self.rows.close()
         await self.ctx.db.close()
         for provider in self.ctx.providers.values():
             await provider.close()
@@ -205,7 +195,9 @@ def begin(
     switch.app = build_api(Desk(ctx, ApiSettings(CHANNEL)), {})
     table = jobs(ctx, board, None)
     watches = {job.name: job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
-    life = Life(ctx, clock, table, watches)
+    strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches)
+    assert not strange, f"say in PACE_S or WORKS_ON when these jobs run: {sorted(strange)}"
+    life = Life(ctx, clock, table, watches, DueRows(db))
     life.next_at = {job.name: clock.now() for job in table if job.name in PACE_S}
     return life
 

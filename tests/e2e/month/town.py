@@ -13,10 +13,12 @@ from decimal import Decimal
 from itertools import count
 from random import Random
 from typing import Any
+from unittest import mock
 
 import httpx
 
 from bot.rules.policy import Policy, Timing
+from bot.services import checkins
 from ledger.values import Actor, ActorKind
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
@@ -148,7 +150,8 @@ async def month(db_url: str, seed: int, names: Iterable[str]) -> AsyncIterator[M
     def is_dark(path: str) -> bool:
         return any(start <= clock.now() < end for start, end in dark[path.split("/")[1]])
 
-    with wired(Wire(build_app(clouds, tick_s=None), is_dark)):
+    # A month's check-ins come together, and nothing else comes in a pause of real time.
+    with wired(Wire(build_app(clouds, tick_s=None), is_dark)), mock.patch.object(checkins, "GROUP_EVERY_S", 0.0):
         life = begin(db_url, clock, clouds, CLOUDS_URL, board, policy, timing, switch, NODES_URL)
         built = Month(seed, Random(seed), db_url, clock, clouds, engine, switch, board, life, policy, timing, dark=dark)
         try:
