@@ -209,6 +209,8 @@ class RunPodSandbox(SandboxCloud):
             self.account.end(pod, "TERMINATED", now, "Terminated by user")
         elif what == "deaf":
             pod.deaf = True
+        elif what in faults.DEARER:
+            pod.reprice(now, faults.DEARER[what])
         else:
             raise KeyError(what)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from starlette.responses import Response
 
@@ -130,10 +131,14 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     "create_conflict": (409, "conflict"),
 }
 
+#: What a price that rises is multiplied by.
+DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 DISTURBANCES: Mapping[str, str] = {
     "host_failure": "The host fails: the pod becomes ERROR.",
     "exit": "The platform ends the container: EXITED, the volume is billed on.",
     "vanish": "Somebody deletes the pod behind our back.",
+    "dearer": "The pod's price rises by a fifth and is billed from now on.",
+    "much_dearer": "The pod's price rises by three fifths and is billed from now on.",
     "deaf": "sshd stops answering, everything else stays as it was.",
 }
 

@@ -121,6 +121,12 @@ class Pod:
         """The `cost` field: the GPUs' rate. Stopped pods go on showing it, as the live service was seen to do."""
         return float(self.rate_usd_h)
 
+    def reprice(self, now: datetime, factor: Decimal) -> None:
+        """Bill so many times the price from now on."""
+        self.rate_usd_h *= factor
+        if self.meter.rate_usd_h("gpu", now):
+            self.meter.start("gpu", now, self.rate_usd_h)
+
     def age_s(self, now: datetime) -> float:
         """Seconds since the create took effect; negative before."""
         return (now - self.created_at) / timedelta(seconds=1)

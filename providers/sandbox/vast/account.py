@@ -56,6 +56,9 @@ class Account:
             bid_usd_h=None if bid is None else Decimal(str(bid)),
             reachable_s=self._lag(faults, "running_before_reachable", self.engine.timing.reachable_s, 120),
         )
+        other = faults.fault("other_gpu")
+        if other is not None:
+            contract.other_gpu = str(other.get("gpu", "RTX3090"))
         contract.meter.start("storage", now, contract.storage_usd_h)
         self._boot(contract, now, faults)
         self.contracts[contract.ref] = contract

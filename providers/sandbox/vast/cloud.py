@@ -71,7 +71,7 @@ class VastSandbox(SandboxCloud):
             ref=str(contract.ref),
             name=contract.label,
             status=contract.phases.at(now).actual or "null",
-            gpu=contract.machine.gpu,
+            gpu=contract.gpu,
             gpu_count=contract.size,
             created_at=contract.created_at,
             ended_at=contract.billing_ended_at,
@@ -108,6 +108,8 @@ class VastSandbox(SandboxCloud):
             self.account.stop(contract, OUTBID[what])
         elif what == "expire":
             self.account.stop(contract)
+        elif what in say.DEARER:
+            contract.reprice(now, say.DEARER[what])
         elif what == "outbid_over":
             self.account.start(contract)
         elif what == "vanish":

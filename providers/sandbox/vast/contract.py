@@ -53,9 +53,24 @@ class Contract:
     offline: bool = False
     bare: bool = False
     uptime_hidden: bool = False
+    #: The GPUs that it has, where they are not those of the offer.
+    other_gpu: str | None = None
     ssh_keys: list[str] = field(default_factory=list)
     phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase(None)))
     meter: Meter = field(default_factory=Meter)
+
+    @property
+    def gpu(self) -> str:
+        """The canonical name of what it really has."""
+        return self.other_gpu or self.machine.gpu
+
+    def reprice(self, now: datetime, factor: Decimal) -> None:
+        """Bill so many times the price from now on; the bid of a spot instance is its price."""
+        self.gpu_usd_h *= factor
+        if self.bid_usd_h is not None:
+            self.bid_usd_h = self.gpu_usd_h
+        if self.meter.rate_usd_h("gpu", now):
+            self.meter.start("gpu", now, self.gpu_usd_h)
 
     @property
     def storage_usd_h(self) -> Decimal:
@@ -112,13 +127,14 @@ class Contract:
         actual = "offline" if self.offline else phase.actual
         gpu_now = self.meter.rate_usd_h("gpu", now)
         storage = self.storage_usd_h
+        has = hardware(replace(self.machine, gpu=self.gpu) if self.other_gpu else self.machine, self.size)
         ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(ssh_port)}]}  # noqa: S104 # what Docker reports
         return {
             "id": self.ref,
             "label": self.label,
-            **hardware(self.machine, self.size),
+            **has,
             **host(self.machine),
-            "gpu_totalram": hardware(self.machine, self.size)["gpu_total_ram"],
+            "gpu_totalram": has["gpu_total_ram"],
             "actual_status": actual,
             "intended_status": phase.intended,
             "cur_state": phase.cur,

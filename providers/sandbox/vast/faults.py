@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -65,6 +66,7 @@ CREATE_FAULTS: Mapping[str, str] = {
     "boot_error": "ok",
     "pull_error": "ok",
     "running_before_reachable": "ok",
+    "other_gpu": "ok",
 }
 #: Faults by name with one sentence each.
 FAULTS: Mapping[str, str] = {
@@ -94,6 +96,7 @@ FAULTS: Mapping[str, str] = {
     "uptime_hidden": "the API never says for how long the new instance has run",
     "boot_error": "the new instance reports a failure instead of running",
     "pull_error": "the image of the new instance cannot be pulled",
+    "other_gpu": "the new instance has other GPUs than its offer said [gpu=RTX3090]",
     "search_quota": "429 search_quota_exceeded with X-RateLimit-Reset at the next UTC midnight",
     "search_empty": "200 with no offers",
     "search_garbage": "200 with something that is not JSON",
@@ -106,6 +109,8 @@ FAULTS: Mapping[str, str] = {
     "start_queued": "the GPU is taken: 200 with success false, and the start fires later [flips_s]",
     "destroy_503_after": "the instance is destroyed and the answer is 503",
 }
+#: What a price that rises is multiplied by.
+DEARER: Mapping[str, Decimal] = {"dearer": Decimal("1.2"), "much_dearer": Decimal("1.6")}
 #: What can happen to an instance from outside.
 DISTURBANCES: Mapping[str, str] = {
     "outbid_a": "a spot instance is outbid: stopped, and meant to be stopped",
@@ -115,6 +120,8 @@ DISTURBANCES: Mapping[str, str] = {
     "online": "the host is back",
     "vanish": "the instance is gone without anybody's asking",
     "expire": "the host's listing ends: stopped for good",
+    "dearer": "its price, or the bid for it, rises by a fifth and is billed from now on",
+    "much_dearer": "its price, or the bid for it, rises by three fifths and is billed from now on",
     "gpu_taken": "somebody rents the GPUs of this stopped instance",
     "credit_gone": "the account's credit falls below zero and everything stops (the instance does not matter)",
 }

@@ -66,8 +66,9 @@ AT_CREATE = (
     AtCreate("running_before_reachable", 2.0, PAID, {"after_s": 90}),
     AtCreate("price_higher_than_quoted", 0.5, PAID),
     AtCreate("create_two", 0.5, ("lambda",)),
+    AtCreate("other_gpu", 2.0, ("vast",)),
 )
-#: Hosts that are lost, machines that vanish, spot machines that are outbid.
+#: Hosts that are lost, machines that vanish, spot machines that are outbid, prices and bids that rise.
 WHILE_RUNNING = (
     WhileRunning("vast", "offline", 2.0, "online", (60, 1800)),
     WhileRunning("vast", "vanish", 1.0),
@@ -80,7 +81,13 @@ WHILE_RUNNING = (
     WhileRunning("tensordock", "vanish", 1.0),
     WhileRunning("tensordock", "ghost", 1.0, "ghost_over", (120, 1800)),
     WhileRunning("kaggle", "fail", 2.0),
+    WhileRunning("vast", "dearer", 6.0),
+    WhileRunning("vast", "much_dearer", 3.0),
+    WhileRunning("runpod", "dearer", 6.0),
+    WhileRunning("runpod", "much_dearer", 3.0),
 )
+#: The disturbances that raise what a machine costs, and break nothing.
+RAISES = frozenset({"dearer", "much_dearer"})
 #: The disturbance that takes a machine out of every listing while it lives.
 HIDES = "ghost"
 #: Of 100 spot machines, how many are outbid, and when the bid wins again.
@@ -116,6 +123,8 @@ class Injector:
         self._times = times
         #: The machines that were disturbed, as (cloud, ref), with what was done to them.
         self.disturbed: dict[tuple[str, str], list[str]] = {}
+        #: What the GPUs of machines cost per hour after each rise of their price: cloud, ref, since when, dollars.
+        self.raised: list[tuple[str, str, datetime, Decimal]] = []
         #: Which unconfirmed rules hold this month.
         self.rules: list[tuple[str, str]] = []
 
@@ -148,6 +157,8 @@ class Injector:
         cloud.disturb(ref, one.what)
         self._count(one.cloud, one.what)
         self.disturbed.setdefault((one.cloud, ref), []).append(one.what)
+        if one.what in RAISES:
+            self.raised.append((one.cloud, ref, self._month.now, _gpu_rate(cloud, ref)))
         if one.undone_by:
             pause_s = self._month.random.uniform(*one.after_s)
             self._month.after(pause_s, partial(self._undo, one, ref))
@@ -242,3 +253,10 @@ class Injector:
 
     def _count(self, where: str, what: str) -> None:
         self._month.injected[where, what] += 1
+
+
+def _gpu_rate(cloud: Any, ref: str) -> Decimal:
+    """What a machine's GPUs really cost per hour now, in the sandboxes whose prices rise."""
+    if cloud.name == "vast":
+        return Decimal(cloud.account.contracts[int(ref)].gpu_usd_h)
+    return Decimal(cloud.account.pods[ref].rate_usd_h)

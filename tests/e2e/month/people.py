@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 
+from bot.rules.drift import DRIFT
 from bot.services.commands import Reply
 from ledger.states import RequestState, SessionState
 from ledger.values import Actor, SpotPolicy
@@ -20,6 +21,8 @@ OWNERS = tuple(f"UOWNER{number}" for number in range(8))
 HOURS = (1, 1, 1, 2, 2, 2, 3, 4, 6, 8, 12)
 #: The share of what is asked of Vast.ai that is to be a spot machine.
 SPOT = 0.2
+#: The share of questions about a higher cost that nobody answers.
+UNANSWERED = 0.5
 #: What owners do with a machine that is ready, and how often of 100.
 HABITS = {"forget": 45, "end": 30, "extend": 15, "done": 5, "idle": 5}
 
@@ -48,6 +51,8 @@ class People:
     stories: dict[str, Story] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     unexpected: list[str] = field(default_factory=list)
+    #: Questions about a higher cost: whether somebody answers.
+    answered: dict[str, bool] = field(default_factory=dict)
 
     def day(self, start: datetime, end: datetime, clouds: tuple[str, ...], sessions_a_day: int) -> None:
         """Plan the requests of a day, or of what there is of it."""
@@ -90,6 +95,10 @@ class People:
         view = await self.month.hands.view(request_id)
         if view.request.state is not RequestState.PENDING:
             return
+        if view.request.kind == DRIFT:
+            answers = self.answered.setdefault(request_id, self.month.random.random() >= UNANSWERED)
+            if not answers:
+                return
         reply = await self.month.hands.decide(request_id, BOB)
         self._note(request_id, reply)
         if reply.code == "approved" and request_id in self.stories:

@@ -22,7 +22,7 @@ from bot.services import checkins
 from ledger.values import Actor, ActorKind
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming
+from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming, TrueInstance
 from tests.e2e.month.board import Board
 from tests.e2e.month.life import TICK, Life, Switch, begin
 from tests.e2e.month.wire import CLOUDS_URL, NODES_URL, Wire, wired
@@ -34,6 +34,10 @@ Act = Callable[[], Awaitable[None]]
 SWEEP_S, BOOT_POLL_S = 240.0, 20.0
 #: Agents report this often instead of every minute: well within the silence that would end their session.
 CHECKIN_S = 300.0
+#: An approval covers so many times the price: a rise within it is a question, and one above it is an end.
+PRICE_TOLERANCE = Decimal("1.3")
+#: The accounts are paid for the month.
+CREDIT_USD = Decimal(100_000)
 APPROVERS = ("UBOB", "UCAROL")
 
 
@@ -82,6 +86,16 @@ class Month:
     def after(self, seconds: float, act: Act) -> None:
         """Do something later."""
         self.at(self.now + timedelta(seconds=seconds), act)
+
+    def unseen(self, item: TrueInstance, since: datetime) -> timedelta:
+        """How long, from then to its end, its cloud could not be reached or did not show it, or nobody ran."""
+        until = item.ended_at or self.now
+        stretches = sorted((*self.dark[item.cloud], *self.hidden.get((item.cloud, item.ref), []), *self.absent))
+        found = timedelta(0)
+        for start, end in stretches:
+            found += max(min(end, until) - max(start, since), timedelta(0))
+            since = max(since, end)
+        return found
 
     async def run(self, until: datetime) -> None:
         """Let everything happen until then."""
@@ -139,9 +153,16 @@ async def month(db_url: str, seed: int, names: Iterable[str]) -> AsyncIterator[M
     clouds = sandboxes(clock, replace(SandboxTiming(), enforce_rate_limits=False), seed=seed, names=names)
     engine = next(iter(clouds.values())).engine
     engine.nodes.every_s = CHECKIN_S
+    for cloud in clouds.values():
+        if hasattr(account := getattr(cloud, "account", None), "credit_usd"):
+            account.credit_usd = CREDIT_USD
     switch, board = Switch(), Board(clock, lambda _: None)
     policy = Policy(
-        approvers=APPROVERS, max_open_requests_per_user=20, confirm_above_usd=Decimal(10_000), digest_channel="C0GPU"
+        approvers=APPROVERS,
+        max_open_requests_per_user=20,
+        confirm_above_usd=Decimal(10_000),
+        digest_channel="C0GPU",
+        price_tolerance=PRICE_TOLERANCE,
     )
     timing = replace(Timing(), sweep_s=SWEEP_S, boot_poll_s=BOOT_POLL_S)
     engine.nodes._client = httpx.AsyncClient(transport=Wire(switch), trust_env=False)

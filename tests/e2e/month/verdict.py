@@ -9,18 +9,19 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from statistics import median
 
+from bot.rules.end_codes import WRONG_GPUS
 from bot.services import invariants, reconciling
 from bot.services.invariants.money import SPENT
 from ledger.audit import Books, read_books
 from ledger.models import Instance
 from ledger.states import InstanceState, NotificationKind, SessionState
 from providers.sandbox.engine import TrueInstance, truth
-from tests.e2e.month.faults import Injector
+from tests.e2e.month import spending
+from tests.e2e.month.faults import RAISES, Injector
 from tests.e2e.month.people import People
+from tests.e2e.month.spending import LATE, True_, fits
 from tests.e2e.month.town import Month
 
-True_ = dict[tuple[str, str], TrueInstance]
-LATE = timedelta(minutes=5)
 #: Ends that people, the policy or the approval ordered.
 DUE_ENDS = frozenset(
     {"reservation_over", "hours_cap", "budget_cap", "drift_unconfirmed", "asked", "idle", "completed", "work_failed"}
@@ -67,7 +68,8 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     _stories(verdict, people)
     true = {(item.cloud, item.ref): item for cloud in month.clouds.values() for item in cloud.instances()}
     _ends(verdict, month, books, true.values())
-    _kills(verdict, books, injector)
+    _kills(verdict, books, true, injector)
+    verdict.broken += spending.broken(month, books, true, injector)
     _told(verdict, month, books)
     _bills(verdict, month, books, true, injector)
     for (cloud, _), number in (Counter(month.engine.faults.bitten) + month.injected).items():
@@ -103,7 +105,7 @@ def _ends(verdict: Verdict, month: Month, books: Books, true: Iterable[TrueInsta
         if not month.life.ctx.providers[item.cloud].capabilities.terminate:
             continue  # Its pushed timeout is its end.
         end = _end_of(row, item, sessions[row.session_id].deadline)
-        over = (item.ended_at or month.now) - max(end, item.created_at) - _dark(month, item, end)
+        over = (item.ended_at or month.now) - max(end, item.created_at) - month.unseen(item, end)
         if over > LATE:
             verdict.lines[item.cloud].late += 1
             verdict.broken.append(
@@ -120,23 +122,15 @@ def _end_of(row: Instance, item: TrueInstance, deadline: datetime | None) -> dat
     return min(ends, default=row.ended_at or item.created_at)
 
 
-def _dark(month: Month, item: TrueInstance, since: datetime) -> timedelta:
-    """How long, from then to its end, its cloud could not be reached or did not show it, or nobody ran."""
-    until = item.ended_at or month.now
-    stretches = sorted((*month.dark[item.cloud], *month.hidden.get((item.cloud, item.ref), []), *month.absent))
-    found = timedelta(0)
-    for start, end in stretches:
-        found += max(min(end, until) - max(start, since), timedelta(0))
-        since = max(since, end)
-    return found
-
-
-def _kills(verdict: Verdict, books: Books, injector: Injector) -> None:
+def _kills(verdict: Verdict, books: Books, true: True_, injector: Injector) -> None:
     """What was ready and paid for ends by an order of people or policy, or because its cloud was made to fail."""
     for row in books.instances:
         if row.reachable_at is None or row.terminate_asked_at is None or row.outcome_code in DUE_ENDS:
             continue
-        if (row.cloud, str(row.ref)) not in injector.disturbed and row.outcome_code != "billed_above_cap":
+        key = (row.cloud, str(row.ref))
+        was_right = row.outcome_code == WRONG_GPUS and key in true and fits(row, true[key])
+        broke = set(injector.disturbed.get(key, ())) - RAISES
+        if was_right or (not broke and row.outcome_code not in (WRONG_GPUS, "billed_above_cap")):
             verdict.broken.append(f"killed: {row.cloud} {row.ref} of {row.id}: {row.outcome_code}: {row.outcome}")
 
 
