@@ -90,3 +90,15 @@ def test_a_bill_splits_at_any_moment(orders: list[tuple[bool, int]], cut: int, e
     whole = meter.usd("gpu", at(last))
     assert meter.usd("gpu", at(first)) + meter.usd("gpu", at(last), since=at(first)) == whole
     assert 0 <= whole <= USD * last / 3600
+
+
+def test_what_ended_and_starts_again_is_billed_on() -> None:
+    meter = Meter()
+    meter.start("gpu", at(0), USD)
+    meter.stop("gpu", at(100))
+    assert meter.usd("gpu", at(500)) == meter.usd("gpu", at(500)) == Decimal("0.1")
+    assert meter.usd("gpu", at(50)) == Decimal("0.05")
+    meter.start("gpu", at(200), USD)
+    assert meter.usd("gpu", at(500)) == Decimal("0.4")
+    meter.stop_all(at(300))
+    assert [meter.usd("gpu", at(500)) for _ in range(2)] == [Decimal("0.2")] * 2

@@ -180,6 +180,20 @@ async def test_what_happens_from_outside(quick: Served, what: str, status: Insta
     assert quick.cloud.reachable() == []
 
 
+async def test_a_price_that_rises_is_shown_and_billed(quick: Served) -> None:
+    made = await create(quick)
+    quick.travel(10)
+    before = await get(quick, made.ref)
+    quick.cloud.disturb(made.ref, "dearer")
+    quick.travel(3600)
+    after = await get(quick, made.ref)
+    assert before.price_usd_h is not None
+    assert after.price_usd_h is not None
+    assert after.price_usd_h > before.price_usd_h
+    (item,) = quick.cloud.instances()
+    assert before.price_usd_h < item.total_usd
+
+
 async def test_somebody_else_deletes_it(quick: Served) -> None:
     made = await create(quick)
     quick.cloud.disturb(made.ref, "vanish")

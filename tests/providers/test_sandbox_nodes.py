@@ -27,3 +27,16 @@ async def test_an_agent_runs_while_its_machine_does_and_takes_only_words_it_know
     await nodes.match("a/", {})
     assert nodes.running == {}
     await nodes.close()
+
+
+async def test_over_weeks_agents_report_together(clock: SteppedClock) -> None:
+    nodes = Nodes(clock)
+    nodes.every_s = 300.0
+    env = {"GPU_SHOPPER_CHECKIN_URL": "http://127.0.0.1:9/", "GPU_SHOPPER_CHECKIN_TOKEN": "t"}
+    await nodes.match("a/", {"a/1": env})
+    clock.advance(100)
+    await nodes.match("b/", {"b/1": env})
+    assert {node.next_at.timestamp() % 300 for node in nodes.running.values()} == {0}
+    assert len({node.next_at for node in nodes.running.values()}) == 1
+    assert [node.seq for node in nodes.running.values()] == [1, 1]
+    await nodes.close()

@@ -272,6 +272,20 @@ async def test_both_forms_of_being_outbid_read_as_stopped(vast: Vast, variant: s
     assert (await vast.seen(running.ref)).status is InstanceStatus.RUNNING
 
 
+async def test_other_gpus_and_a_price_that_rises_are_shown_and_billed(vast: Vast) -> None:
+    vast.arm("other_gpu")
+    running = await vast.running()
+    before = await vast.seen(running.ref)
+    assert (before.gpu, vast.truth()[0].gpu) == ("RTX3090", "RTX3090")
+    vast.sandbox.disturb(running.ref, "much_dearer")
+    vast.step(3600)
+    after = await vast.seen(running.ref)
+    assert before.price_usd_h is not None
+    assert after.price_usd_h is not None
+    assert after.price_usd_h > before.price_usd_h * Decimal("1.4")
+    assert vast.truth()[0].total_usd > before.price_usd_h * Decimal("1.4")
+
+
 async def test_an_offline_host_bills_nothing(vast: Vast) -> None:
     running = await vast.running()
     vast.sandbox.disturb(running.ref, "offline")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from bot.services.ports import Delivered, DeliveryFailed
+from bot.services.ports import Delivered, DeliveryFailed, Messenger
 from ledger.models import Notification
 from ledger.values import Clock
+from tests.e2e.month.slack import StandIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,15 @@ class Board:
     on_shown: Callable[[Shown], None]
     down: bool = False
     attempts: list[Shown] = field(default_factory=list)
+    #: A workspace to show it in as well, and the door to it of the life that runs.
+    slack: StandIn | None = None
+    door: Messenger | None = None
+
+    def switch(self, *, down: bool) -> None:
+        """From now on nothing is shown, or everything again."""
+        self.down = down
+        if self.slack is not None:
+            self.slack.switch(down=down)
 
     async def deliver(self, notification: Notification) -> Delivered:
         """Show it, or fail while the board is down. One that was shown in this version already is found again."""
@@ -45,10 +55,23 @@ class Board:
             notification.destination,
             notification.version,
             str((notification.body or {}).get("text", "")),
-            arrived=not self.down,
+            arrived=False,
         )
+        try:
+            there = await self._show(notification)
+        except DeliveryFailed:
+            self.attempts.append(shown)
+            raise
+        shown = replace(shown, arrived=True)
         self.attempts.append(shown)
+        self.on_shown(shown)
+        return there
+
+    async def _show(self, notification: Notification) -> Delivered:
+        if self.door is not None and self.slack is not None:
+            there = await self.door.deliver(notification)
+            self.slack.look()
+            return there
         if self.down:
             raise DeliveryFailed("the board is down")
-        self.on_shown(shown)
-        return Delivered(notification.destination, notification.ts or f"{len(self.attempts)}.0")
+        return Delivered(notification.destination, notification.ts or f"{len(self.attempts) + 1}.0")

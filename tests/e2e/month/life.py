@@ -100,6 +100,7 @@ class Life:
     table: list[Job]
     watches: Mapping[str, CloudWatch]
     rows: DueRows
+    board: Board
     next_at: dict[str, datetime] = field(default_factory=dict)
     #: How often each job ran, and how many rows it worked on.
     ran: dict[str, list[int]] = field(default_factory=dict)
@@ -168,6 +169,8 @@ class Life:
     async def drop(self) -> None:
         """The process is gone: nothing is finished, only what the machine would close is closed."""
         self.rows.close()
+        if self.board.slack is not None:
+            await self.board.slack.leave()
         await self.ctx.db.close()
         for provider in self.ctx.providers.values():
             await provider.close()
@@ -193,11 +196,13 @@ def begin(
     db = Database(db_url)
     ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
     switch.app = build_api(Desk(ctx, ApiSettings(CHANNEL)), {})
+    if board.slack is not None:
+        board.door = board.slack.door(ctx)
     table = jobs(ctx, board, None)
     watches = {job.name: job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
     strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches)
     assert not strange, f"say in PACE_S or WORKS_ON when these jobs run: {sorted(strange)}"
-    life = Life(ctx, clock, table, watches, DueRows(db))
+    life = Life(ctx, clock, table, watches, DueRows(db), board)
     life.next_at = {job.name: clock.now() for job in table if job.name in PACE_S}
     return life
 

@@ -14,10 +14,9 @@ from ledger.values import Actor, SpotPolicy
 from tests.e2e.month.board import Shown
 from tests.e2e.month.faults import Injector
 from tests.e2e.month.shares import SHARE
-from tests.e2e.month.town import Month, slack
+from tests.e2e.month.town import OWNERS, Month, slack
 from tests.support.world import BOB
 
-OWNERS = tuple(f"UOWNER{number}" for number in range(8))
 HOURS = (1, 1, 1, 2, 2, 2, 3, 4, 6, 8, 12)
 #: The share of what is asked of Vast.ai that is to be a spot machine.
 SPOT = 0.2

@@ -29,12 +29,14 @@ class Size:
     #: How many times as often as its table says faults happen.
     faults: float = 1.0
     drain: timedelta = DRAIN
+    #: Whether people read in the Slack stand-in, through the product's own door.
+    slack: bool = False
 
 
 async def play(db_url: str, seed: int, size: Size) -> tuple[Verdict, str]:
     """The verdict, and the table that people read."""
     with _quiet():
-        async with month(db_url, seed, size.clouds) as town:
+        async with month(db_url, seed, size.clouds, in_slack=size.slack) as town:
             injector = Injector(town, size.faults)
             people = People(town, injector, size.hours_max)
             town.board.on_shown = people.read

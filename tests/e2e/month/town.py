@@ -6,7 +6,7 @@ import asyncio
 import heapq
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -25,6 +25,7 @@ from providers.sandbox.app import build_app
 from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming, TrueInstance
 from tests.e2e.month.board import Board
 from tests.e2e.month.life import TICK, Life, Switch, begin
+from tests.e2e.month.slack import stand_in
 from tests.e2e.month.wire import CLOUDS_URL, NODES_URL, Wire, wired
 from tests.support.clock import SteppedClock
 from tests.support.world import World
@@ -39,6 +40,7 @@ PRICE_TOLERANCE = Decimal("1.3")
 #: The accounts are paid for the month.
 CREDIT_USD = Decimal(100_000)
 APPROVERS = ("UBOB", "UCAROL")
+OWNERS = tuple(f"UOWNER{number}" for number in range(8))
 
 
 @dataclass
@@ -147,8 +149,8 @@ class Month:
 
 
 @asynccontextmanager
-async def month(db_url: str, seed: int, names: Iterable[str]) -> AsyncIterator[Month]:
-    """Build it; afterwards everything is closed."""
+async def month(db_url: str, seed: int, names: Iterable[str], *, in_slack: bool = False) -> AsyncIterator[Month]:
+    """Build it; afterwards everything is closed. `in_slack`: people read in the Slack stand-in."""
     clock = SteppedClock()
     clouds = sandboxes(clock, replace(SandboxTiming(), enforce_rate_limits=False), seed=seed, names=names)
     engine = next(iter(clouds.values())).engine
@@ -173,14 +175,19 @@ async def month(db_url: str, seed: int, names: Iterable[str]) -> AsyncIterator[M
 
     # A month's check-ins come together, and nothing else comes in a pause of real time.
     with wired(Wire(build_app(clouds, tick_s=None), is_dark)), mock.patch.object(checkins, "GROUP_EVERY_S", 0.0):
-        life = begin(db_url, clock, clouds, CLOUDS_URL, board, policy, timing, switch, NODES_URL)
-        built = Month(seed, Random(seed), db_url, clock, clouds, engine, switch, board, life, policy, timing, dark=dark)
-        try:
-            yield built
-        finally:
-            await built.life.drop()
-            await engine.nodes.close()
-            await engine.doors.close_all()
+        async with AsyncExitStack() as stack:
+            if in_slack:
+                board.slack = await stack.enter_async_context(stand_in(clock, (*APPROVERS, *OWNERS)))
+            life = begin(db_url, clock, clouds, CLOUDS_URL, board, policy, timing, switch, NODES_URL)
+            built = Month(
+                seed, Random(seed), db_url, clock, clouds, engine, switch, board, life, policy, timing, dark=dark
+            )
+            try:
+                yield built
+            finally:
+                await built.life.drop()
+                await engine.nodes.close()
+                await engine.doors.close_all()
 
 
 def slack(name: str) -> Actor:

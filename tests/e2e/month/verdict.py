@@ -65,6 +65,7 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     # The bill is judged below, by session, where clouds differ in what they tell.
     verdict.broken += [str(one) for one in found if one.rule != "the ledger agrees with the bill"]
     verdict.broken += people.unexpected
+    verdict.broken += month.board.slack.broken() if month.board.slack is not None else []
     _stories(verdict, people)
     true = {(item.cloud, item.ref): item for cloud in month.clouds.values() for item in cloud.instances()}
     _ends(verdict, month, books, true.values())
