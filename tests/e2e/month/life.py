@@ -161,7 +161,8 @@ class Life:
         self._held = {cloud for name, cloud in found if name == "held"}
         due: dict[str, datetime] = {}
         for name, (model, states) in WORKS_ON.items():
-            moments = [found[model.__name__, state] for state in states if (model.__name__, state) in found]
+            keys = [(model.__name__, str(state)) for state in states]
+            moments = [found[key] for key in keys if key in found]
             if moments:
                 due[name] = min(moments)
         return due

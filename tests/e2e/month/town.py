@@ -156,7 +156,8 @@ async def month(db_url: str, seed: int, names: Iterable[str], *, in_slack: bool 
     engine = next(iter(clouds.values())).engine
     engine.nodes.every_s = CHECKIN_S
     for cloud in clouds.values():
-        if hasattr(account := getattr(cloud, "account", None), "credit_usd"):
+        account: Any = getattr(cloud, "account", None)
+        if hasattr(account, "credit_usd"):
             account.credit_usd = CREDIT_USD
     switch, board = Switch(), Board(clock, lambda _: None)
     policy = Policy(
