@@ -22,6 +22,7 @@ from tests.bench.latency import measure as measure_latency
 from tests.bench.load import Result, closed_loop, open_loop, signed, slash_command
 from tests.bench.market import market as measure_market
 from tests.bench.ranking import ranking as measure_ranking
+from tests.bench.startup import measure as measure_startup
 from tests.bench.throughput_check import main as check_throughput
 from tests.bench.throughput_data import FILE, VARIABLE, folder
 
@@ -146,6 +147,13 @@ async def latency() -> None:
         _line(name, value, aim)
 
 
+async def startup() -> None:
+    """How long the program takes to begin."""
+    print("\nStarting: the program, in processes of its own, beside Python itself")
+    for name, value, aim in measure_startup():
+        _line(name, value, aim)
+
+
 async def api(seconds: float) -> None:
     """Reads of the REST API, and the limit beside FastAPI without a database."""
     print(f"\nREST: 100 reads a second for {seconds:.0f} s, over GET /inventory and GET /sessions")
@@ -171,6 +179,7 @@ def main() -> None:
         "fleet": fleet,
         "throughput": throughput,
         "latency": latency,
+        "startup": startup,
         "api": lambda: api(chosen.seconds),
         "replicas": lambda: replicas(chosen.seconds),
         "ack": lambda: ack(chosen.seconds, None),

@@ -1,0 +1,65 @@
+"""How long the program takes to begin: `--help` beside Python itself, one command through each door, and `serve`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from tests.bench import processes
+from tests.bench.api import Line, make_key
+
+ROUNDS = 9
+#: `serve` is begun fewer times: each of them needs a port and a ledger.
+STARTS = 5
+PROGRAM = str(Path(sys.executable).with_name("gpu-shopper"))
+INVENTORY = (PROGRAM, "inventory", "--gpu", "4090")
+
+
+def measure() -> Iterator[Line]:
+    """Medians in milliseconds; the programs' bytecode is compiled, because each is run once before it is timed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        bare = processes.clean_env()
+        yield "python -c pass", _ms(_took([sys.executable, "-c", "pass"], bare, ROUNDS)), "what Python itself takes"
+        yield "gpu-shopper --help", _ms(_took([PROGRAM, "--help"], bare, ROUNDS)), "aim < 300 ms"
+        with processes.bot(folder) as running:
+            key = make_key(running, folder)
+            url = f"http://127.0.0.1:{running.port}"
+            there = {**bare, "GPU_SHOPPER_URL": url, "GPU_SHOPPER_API_KEY": key}
+            yield "gpu-shopper inventory, through REST", _ms(_took(INVENTORY, there, ROUNDS)), "aim < 600 ms"
+            yield "gpu-shopper inventory, in this process", _ms(_took(INVENTORY, running.env, ROUNDS)), "aim < 1500 ms"
+            yield "gpu-shopper serve, until it is ready", _ms(list(_serving(folder, running.env))), "aim < 3000 ms"
+
+
+def _took(command: Sequence[str], env: Mapping[str, str], rounds: int) -> list[float]:
+    """Seconds of each run after the first. RuntimeError with what it said when it fails."""
+    seconds = []
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        ran = subprocess.run(command, env=dict(env), capture_output=True, check=False)
+        seconds.append(time.perf_counter() - began)
+        if ran.returncode:
+            raise RuntimeError(f"{' '.join(command)} ended with {ran.returncode}: {ran.stderr.decode()[-500:]}")
+    return seconds[1:]
+
+
+def _serving(folder: Path, env: Mapping[str, str]) -> Iterator[float]:
+    """Seconds from the start of `serve` on its own ledger until /readyz says 200; the first start is not counted."""
+    data, log = folder / "started", folder / "started.log"
+    for number in range(STARTS + 1):
+        port = processes.free_port()
+        own = {**env, "GPU_SHOPPER_PORT": str(port), "GPU_SHOPPER_DATA_DIR": str(data)}
+        began = time.perf_counter()
+        with processes.process([PROGRAM, "serve"], own, log):
+            processes.wait_for(port, log, "/readyz")
+            if number:
+                yield time.perf_counter() - began
+
+
+def _ms(seconds: Sequence[float]) -> str:
+    return f"{median(seconds) * 1000:.0f} ms"
