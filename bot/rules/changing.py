@@ -74,7 +74,8 @@ def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdic
     if time_h is None:
         return None
     if not can:
-        return Verdict(False, "not_changeable", "Only a request for GPUs can be shortened; approve or reject this one.")
+        sentence = "This request asks for no time that could be shortened; approve or reject it."
+        return Verdict(False, "not_changeable", sentence)
     if not time_h.is_finite() or time_h < SHORTEST_H:
         return Verdict(False, "bad_hours", "The time must be a minute or more, such as 4h.")
     if time_h > most_h:

@@ -197,7 +197,7 @@ def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> Reque
         mandate=mandate,
         stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
         standing=changes.standing(request, ask.votes) if request.state is RequestState.PENDING else None,
-        most_hours=changes.most_hours(request, ask.votes) if request.kind == changes.PROVISION else None,
+        most_hours=changes.most_hours(request, ask.votes) if request.kind in changes.CHANGEABLE else None,
     )
 
 

@@ -20,6 +20,8 @@ from ledger.values import Actor, ActorKind, JobRequest, short_id
 from ledger.writes import Tx
 
 PROVISION = "provision"
+#: Kinds of requests that buy time: an approver may give less of it than was asked for.
+CHANGEABLE = frozenset({PROVISION, EXTEND})
 
 
 def standing(request: Request, votes: Sequence[Approval]) -> Standing:
@@ -55,6 +57,12 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
     return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
 
 
+def told(request: Request, approval: Approval, other_offer: str = "") -> str:
+    """What an approval changed of a request; empty when it is what was asked for and offered first."""
+    asked = JobRequest.from_json(request.job).hours
+    return changing.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
+
+
 def hours_of(terms: Terms) -> Decimal:
     """The hours that were approved."""
     return terms.asked_h if terms.hours is None else terms.hours
@@ -76,15 +84,12 @@ def shortened(kind: str, estimate: Estimate, asked_h: Decimal, time_h: Decimal) 
 
 async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
     """Tell the requester what the approval changed; they may end it when that is of no use to them."""
-    asked = JobRequest.from_json(request.job).hours
-    other = option.offer_id if option.rank > 1 else ""
-    time_h = Decimal(approval.hours or asked)
-    said = changing.told(asked, time_h, approval.limit_usd, other)
+    said = told(request, approval, option.offer_id if option.rank > 1 else "")
     person = Actor.from_ref(request.requester)
     if not said or person.kind is not ActorKind.SLACK:
         return
     short = short_id(request.id)
-    if changing.told(asked, time_h, approval.limit_usd, ""):
+    if told(request, approval):
         approved = f"approved with changes: {said}"
     else:  # One of the listed options, as it was listed: a choice and no change.
         approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"

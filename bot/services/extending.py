@@ -10,7 +10,7 @@ from bot.rules import duration, extending
 from bot.rules.approval import plan
 from bot.rules.extending import EXTEND
 from bot.rules.wording import hours as say_hours
-from bot.services import access, asking, holding, mandates, reminding, warning
+from bot.services import access, asking, changes, holding, mandates, reminding, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
 from bot.services.reoffering import offer_again
@@ -167,7 +167,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     """The last approval of an extension: reserve its amount, and move the session's end, in the same transaction."""
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    actor, job = Actor.from_ref(approval.approver), JobRequest.from_json(request.job)
+    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or JobRequest.from_json(request.job).hours)
     seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
     authority = GrantRow(
         id=new_id("grt", now),
@@ -179,7 +179,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         state=GrantState.OPEN,
         price_cap_usd_h=approval.price_cap_usd_h,
         total_cap_usd=approval.total_cap_usd,
-        hours=str(job.hours),
+        hours=str(hours),
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         created_at=now,
     )
@@ -190,15 +190,17 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     row = (await instances_of_session(tx, session.id))[-1]
     if holding.waiting([row]):
         # Its hours are counted with the hold, and not with the run as well.
-        end = await holding.extended(ctx, tx, row, job.hours, now)
+        end = await holding.extended(ctx, tx, row, hours, now)
     else:
-        total = Decimal(session.hours) + job.hours
+        total = Decimal(session.hours) + hours
         await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
         # Where the amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
-        end = extending.later(session.deadline, job.hours)
+        end = extending.later(session.deadline, hours)
         end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
         await ends_at(tx, session, end, now)
-    said = f"{say_hours(job.hours)} more: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
+    less = changes.told(request, approval)
+    more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
+    said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
     record(tx, at=now, actor=actor, subject=session.id, kind="session.extended", reason=said)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for ref in sorted({session.owner, request.requester}):

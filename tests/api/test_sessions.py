@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import cast
 
 from bot.api.schemas import SessionOut
@@ -47,10 +49,15 @@ async def test_more_time_is_asked_for_and_approved_over_rest(db: Database, clock
             shown = await door.request(ben, asked.json()["request_id"])
             assert (shown["kind"], shown["state"], shown["requester"]) == ("extend", "pending", "consumer:atlas")
             approve = {"offer_id": shown["options"][0]["offer_id"], "quote_version": shown["quote_version"]}
+            approve |= {"hours": "30m", "cap_usd": "0.10", "digest": shown["waiting"]["digest"]}
             approved = await door.call("POST", f"/requests/{shown['id']}/approve", ben, json=approve)
             assert approved.json()["code"] == "approved"
             await w.settle()
-            assert (await door.call("GET", f"/sessions/{session}", atlas)).json()["deadline"] > before
+            after = (await door.call("GET", f"/sessions/{session}", atlas)).json()
+            assert datetime.fromisoformat(after["deadline"]) - datetime.fromisoformat(before) == timedelta(minutes=30)
+            assert Decimal(after["hours"]) == Decimal("2.5")
+            (vote,) = (await door.request(ben, shown["id"]))["approvals"]
+            assert (vote["hours"], Decimal(vote["total_cap_usd"])) == ("0.5", Decimal("0.1"))
             for hours, code in (("soon", "bad_word"), ("", "bad_word"), ("-2h", "bad_word")):
                 refused = await door.call("POST", f"/sessions/{session}/extend", atlas, json={"hours": hours})
                 assert (refused.status_code, code_of(refused)) == (422, code)

@@ -94,4 +94,4 @@ async def test_an_approver_shortens_and_lowers_and_nobody_decides_on_what_has_ch
     assert view.session.deadline is not None
     assert view.session.deadline - view.session.created_at < timedelta(hours=3, minutes=5)
     extension = str((await w.more(request_id)).data["request_id"])
-    assert (await w.decide(extension, BOB, hours=Decimal("0.5"))).code == "not_changeable"
+    assert (await w.decide(extension, BOB, hours=Decimal("0.5"))).code == "first_of_two"

@@ -7,8 +7,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.services import holding, sessions
+from bot.services import drifting, holding, sessions
 from bot.services.commands import Done, Terminate
+from ledger.courses import running as running_sessions
 from ledger.models import Instance, Request, Session
 from ledger.spending import EVERYBODY, outstanding
 from ledger.states import RequestState, SessionState
@@ -66,6 +67,38 @@ async def test_an_approved_extension_reserves_its_own_amount_and_moves_the_end(w
     row = await session(w)
     assert (row.state, row.end_reason) == (SessionState.TERMINATED, "The approved 3.5 hours are over.")
     assert any(e.key == f"release/{grant.id}" for e in (await w.books()).entries)
+
+
+async def test_an_extension_is_approved_shorter_and_cheaper_and_adds_what_was_approved(w: World) -> None:
+    request_id = await asked(w, "8")
+    before = await end(w)
+    expected = (await w.view(request_id)).options[0].expected_usd
+    assert (await w.decide(request_id, BOB, hours=Decimal(9))).code == "hours_raised"
+    assert (await w.decide(request_id, BOB, cap_usd=Decimal(500))).code == "cap_raised"
+    # Two of them: what the first one shortened is what the second one decides on, and may shorten further.
+    async with w.ctx.db.write() as tx:
+        await amend(tx, Request, request_id, required_approvals=2)
+    assert (await w.decide(request_id, BOB, hours=Decimal(2))).code == "first_of_two"
+    assert (await w.decide(request_id, CAROL, seen="0" * 12)).code == "changed_since"
+    assert (await w.decide(request_id, CAROL, hours=Decimal("0.5"))).code == "approved"
+    row, books = await session(w), await w.books()
+    assert (row.deadline, row.hours) == (before + timedelta(minutes=30), "2.5")
+    (grant,) = [one for one in books.grants if one.kind == "extend"]
+    # Half an hour of what runs already costs half an hour, at most with the tolerance of an approval.
+    assert grant.total_cap_usd == (expected / 16 * w.ctx.policy.price_tolerance).quantize(Decimal("0.000001"))
+    assert Decimal(grant.hours) == Decimal("0.5")
+    async with w.ctx.db.read() as tx:
+        (one,) = await running_sessions(tx)
+    first = one.terms.expected_usd
+    assert drifting.course_of(one, w.clock.now()).approved_usd == first + (expected / 16).quantize(Decimal("0.000001"))
+    told = [str(n.body["text"]) for n in books.notifications if n.subject == f"{request_id}/extended"]
+    assert [text.partition(": ")[0] for text in told] == ["30 minutes more (30 minutes instead of 8 hours)"]
+    # A limit below what the hours cost ends it when that is used up.
+    cheaper = str((await w.more((await w.view(request_id)).request.parent_id or "", "8")).data["request_id"])
+    assert (await w.decide(cheaper, BOB, cap_usd=Decimal("0.30"))).code == "approved"
+    assert [one.total_cap_usd for one in (await w.books()).grants if one.kind == "extend"][-1] == Decimal("0.30")
+    assert row.deadline is not None
+    assert row.deadline < await end(w) < row.deadline + timedelta(hours=8)
 
 
 async def test_a_look_at_the_rate_does_not_take_back_the_time_that_an_extension_paid_for(w: World) -> None:

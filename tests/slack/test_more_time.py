@@ -40,14 +40,17 @@ async def test_more_time_from_the_button_to_the_new_end(stage: Stage) -> None:
     asked = stage.message()
     assert "More time: 1× RTX4090 for 2 hours" in all_text(asked)
     assert "It is 4 hours in all then." in all_text(asked)
-    await stage.click("bob", asked, stage.approve_button(asked))
+    await stage.click("bob", asked, "change")
+    await stage.submit("bob", {"hours": "90m"})
+    less = "1.5 hours instead of 2 hours"
     assert "The extra time is approved by <@U0BOB>" in all_text(stage.ws.now(asked))
+    assert less in all_text(stage.ws.now(asked))
     row = await session(stage)
     assert old is not None
-    assert row.deadline == old + timedelta(hours=2)
+    assert row.deadline == old + timedelta(minutes=90)
     assert "The end was moved" in all_text(stage.ws.now(warning))
     assert buttons(stage.ws.now(warning)) == []
-    assert "2 hours more" in all_text(stage.ws.dm_messages("alice")[-1])
+    assert f"1.5 hours more ({less})" in all_text(stage.ws.dm_messages("alice")[-1])
     # Whoever still has the old message on the screen changes nothing with it.
     await stage.click("alice", warning, action(warning, "terminate"))
     assert "nothing was changed" in stage.ws.dm_messages("alice")[-1].text

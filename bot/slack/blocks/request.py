@@ -213,8 +213,9 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
             text = f"Approve #{one.rank} {one.offer.cloud} {expected}"
             style = "" if made else "primary"
             made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
-    if made and change and view.request.kind == changes.PROVISION:
-        label = "Approve with a shorter time, a lower limit or another offer"
+    if made and change and view.request.kind in changes.CHANGEABLE:
+        other = "" if view.request.kind == EXTEND else " or another offer"
+        label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
         said = f"Allow {hours(JobRequest.from_json(view.request.job).hours)}"
@@ -235,7 +236,8 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
         said = f":white_check_mark: The time is allowed by {by}{at}."
         return [said], [section(said)]
     if request.kind == EXTEND:
-        said = f":white_check_mark: The extra time is approved by {by}{at}."
+        less = changes.told(request, votes[-1]) if votes else ""
+        said = f":white_check_mark: The extra time is approved by {by}{at}{f': {less}' if less else ''}."
         return [said], [section(said)]
     if request.kind == DRIFT:
         said = f":white_check_mark: What it will cost is confirmed by {by}{at}."
