@@ -70,8 +70,11 @@ def _unasked(month: Month, books: Books, true: True_) -> Iterator[str]:
     by_session: defaultdict[str, list[tuple[Instance, TrueInstance]]] = defaultdict(list)
     for row, item in _pairs(books, true):
         by_session[row.session_id].append((row, item))
+    paid_by = {grant.id: grant.approval_id for grant in books.grants}
     for session in books.sessions:
         pairs = by_session[session.id]
+        # People who were asked again decided on what was still to come.
+        pairs = [one for one in pairs if paid_by[one[0].grant_id] == paid_by[pairs[-1][0].grant_id]]
         if not pairs or session.request_id in asked or any(r.outcome_code == "billed_above_cap" for r, _ in pairs):
             continue
         figure_usd = options[pairs[-1][0].option_id].expected_usd + more[session.request_id]
