@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.db import may_lock
-from ledger.models import GrantRow, Instance, Request, Session
+from ledger.models import GrantRow, Instance, Request, Session, Stray
 
 
 def _lock_of(of: Any) -> Any:
@@ -64,6 +64,12 @@ async def lock_families(tx: AsyncSession, instance_ids: Collection[str]) -> None
         )
         query = select(Request.id).where(Request.id.in_(roots)).order_by(Request.id)
         await tx.execute(query.with_for_update(key_share=True, of=Request))
+
+
+async def lock_stray(tx: AsyncSession, stray_id: str) -> None:
+    """Let one transaction at a time decide what becomes of a stray, until it ends."""
+    if may_lock(tx):
+        await tx.execute(select(Stray.id).where(Stray.id == stray_id).with_for_update(key_share=True))
 
 
 async def lock_budgets(tx: AsyncSession) -> None:

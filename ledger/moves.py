@@ -56,12 +56,14 @@ async def move(
     claim: str | None = None,
     proof: ProofOfEnd | None = None,
     values: dict[str, Any] | None = None,
+    noted: dict[str, Any] | None = None,
 ) -> Row:
     """Move one row to `to` and return it as it is now.
 
     The WHERE clause comes from the table of legal moves, narrowed by `only_from`, `version` (the row's version that
-    the decision was made on) and `claim` (the token under which the work was done). Raises `StaleMove` when the row
-    has moved on, `IllegalMove` when it could never have come here, `LookupError` for an unknown id.
+    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal.
+    Raises `StaleMove` when the row has moved on, `IllegalMove` when it could never have come here, `LookupError` for an
+    unknown id.
     """
     if to is InstanceState.GONE and proof is None:
         raise ProofMissing(f"{row_id}: only a ProofOfEnd moves an instance to gone")
@@ -86,7 +88,6 @@ async def move(
     ).scalar_one_or_none()
     if row is None:
         raise _refusal(row_id, before.state, to)
-    data = {"proof": str(proof.kind), "evidence": [t.isoformat() for t in proof.evidence]} if proof else None
     record(
         tx,
         at=at,
@@ -96,11 +97,15 @@ async def move(
         before=str(before.state),
         after=str(to),
         reason=reason,
-        data=data,
+        data=_evidence(proof) | (noted or {}),
     )
     for kind in announced(to):
         await _announce(tx, row, to, kind, at)
     return row
+
+
+def _evidence(proof: ProofOfEnd | None) -> dict[str, Any]:
+    return {"proof": str(proof.kind), "evidence": [t.isoformat() for t in proof.evidence]} if proof else {}
 
 
 def _refuse_misuse(model: type[Any], to: State, claim: str | None, values: dict[str, Any]) -> None:

@@ -17,6 +17,8 @@ from bot.services.consumers import Principal
 
 #: The parameter of every route that can spend: whoever cannot know whether a call arrived sends it again with its key.
 Repeat = Annotated[str, Header(min_length=1, max_length=200, alias="Idempotency-Key")]
+#: The same where nothing is spent: who sends no key is answered each time as things stand.
+MayRepeat = Annotated[str | None, Header(min_length=1, max_length=200, alias="Idempotency-Key")]
 
 #: A call's name in the ledger → the status and the body that it is answered with; raises `Refused` for a refusal.
 Act = Callable[[str], Awaitable[tuple[int, Done]]]

@@ -18,10 +18,13 @@ from bot.rules.wording import usd
 from bot.services import asking
 from bot.services.commands import Reply
 from bot.services.context import Context
+from bot.services.idempotency import KEPT
 from bot.services.metering import accrue_stray
 from bot.services.offers import offer_to_json
 from bot.services.settling import adopt
+from ledger.doors import noted_before
 from ledger.events import record
+from ledger.locks import lock_stray
 from ledger.lookups import stray_by_id
 from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
 from ledger.moves import move
@@ -44,6 +47,8 @@ class Adopt:
     owner: Actor
     reason: str
     channel: str
+    #: What names the call; the same call again adopts nothing. Empty where nobody repeats one.
+    key: str = ""
 
 
 async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
@@ -52,13 +57,9 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
     if refusal is not None:
         return refusal
     async with ctx.db.read() as tx:
-        stray = await stray_by_id(tx, command.stray)
-    if stray is None:
-        return Reply(
-            False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
-        )
-    if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
-        return Reply(False, "stale", f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why.")
+        stray = await _waiting(tx, command, ctx.clock.now())
+    if isinstance(stray, Reply):
+        return stray
     provider = ctx.providers.get(stray.cloud)
     if provider is None or provider.account != stray.account:
         return Reply(False, "not_set_up", f"The account at {stray.cloud} where it runs is not set up here.")
@@ -73,15 +74,29 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
         return Reply(False, "not_ours", f"{stray.ref} does not carry the label that it was found by.")
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        session_id = await _write(ctx, tx, command, stray, seen, label, now)
+        await lock_stray(tx, stray.id)
+        stray = await _waiting(tx, command, now)  # Somebody else may have spoken while the cloud was asked.
+        if isinstance(stray, Reply):
+            return stray
+        reply = await _write(ctx, tx, command, stray, seen, label, now)
     for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
         hint.set()
-    price = max(seen.price_usd_h or stray.price_usd_h, Decimal(0))
-    sentence = (
-        f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
-        f"{hours_said(command.hours)}, at {usd(price)} an hour."
-    )
-    return Reply(True, "adopted", sentence, {"session_id": session_id})
+    return reply
+
+
+async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
+    """What is to be adopted. A reply when it cannot be, or when this very call has adopted it already."""
+    stray = await stray_by_id(tx, command.stray)
+    if stray is None:
+        return Reply(
+            False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+        )
+    done = await noted_before(tx, stray.id, command.key, now - KEPT) if command.key else None
+    if done is not None:  # The process ended before it could answer.
+        return Reply(True, "adopted", done.data["said"], {"session_id": done.data["session_id"]})
+    if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
+        return Reply(False, "stale", f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why.")
+    return stray
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
@@ -103,8 +118,8 @@ async def _write(
     seen: ObservedInstance,
     label: LabelReading,
     now: datetime,
-) -> str:
-    """Request, approval, grant, session and instance in one transaction; returns the session's id."""
+) -> Reply:
+    """Request, approval, grant, session and instance in one transaction."""
     actor, offer = command.decider.actor, _offer(stray, seen, now)
     request = await _request(tx, command, offer, now)
     session = Session(
@@ -148,13 +163,23 @@ async def _write(
     await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
     await accrue_stray(tx, stray, now, session.id)
-    await amend(tx, Stray, stray.id, version=stray.version, instance_id=row.id, reason=command.reason)
-    over = {"ended_at": now}
-    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=actor, reason="It is adopted.", values=over)
+    await amend(tx, Stray, stray.id, instance_id=row.id, reason=command.reason)
+    over, reply = {"ended_at": now}, _adopted(command, stray, session.id, offer.price_usd_h or Decimal(0))
+    noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
+    said = "It is adopted."
+    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=actor, reason=said, values=over, noted=noted)
     live = await adopt(ctx, tx, row.id, seen, now)
     if live.billing_from is not None and live.billing_from < now:
         await amend(tx, Instance, row.id, billing_from=now)  # Until now it is booked with the stray.
-    return session.id
+    return reply
+
+
+def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal) -> Reply:
+    sentence = (
+        f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
+        f"{hours_said(command.hours)}, at {usd(price_usd_h)} an hour."
+    )
+    return Reply(True, "adopted", sentence, {"session_id": session_id})
 
 
 def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:

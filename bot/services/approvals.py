@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from bot.rules.approval import ApprovalPlan, Decision, DecisionInput, RequestFacts, decides_for, linked, plan, verdict
 from bot.rules.authority import ANYBODY
@@ -15,14 +16,16 @@ from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, budgets, changes, delegating, drifting, extending, granting, mandates
+from bot.services import asking, budgets, changes, delegating, extending, mandates, outcomes
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
+from bot.services.idempotency import KEPT
 from bot.services.offers import hold_hours
+from ledger.doors import noted_before
 from ledger.events import record
 from ledger.lookups import Ask, ask_by_token, ask_of_request
 from ledger.models import Approval, Request
-from ledger.moves import StaleMove, move
+from ledger.moves import StaleMove
 from ledger.reads import resolve
 from ledger.states import RequestState
 from ledger.values import Actor, JobRequest, new_id
@@ -45,6 +48,9 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             ask = await ask_by_token(tx, command.token)
             if ask is None:
                 return UNKNOWN_BUTTON
+            done = await decided_before(tx, ask.request.id, command.key, now)
+            if done is not None:
+                return done
             command = await _in_place(ctx, tx, command, now)
             mandate = await mandates.mandate(tx, ctx.policy, ask.request, now)
             judged = _judged(ctx, ask, command, now, mandate)
@@ -81,6 +87,16 @@ async def preview(ctx: Context, command: Decide) -> Reply:
         return _reply(ask, _judged(ctx, ask, command, now, mandate))
 
 
+async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
+    """How a call was answered whose process may have ended before it could say so; what followed since stands."""
+    row = await noted_before(tx, request_id, key, now - KEPT) if key else None
+    return None if row is None else Reply(True, row.data["code"], row.data["said"], {"request_id": request_id})
+
+
+def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
+    return {"key": command.key, "code": judged.code, "said": judged.sentence} if command.key else None
+
+
 async def _in_place(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Decide:
     """The command with those in whose place its decider stands at this moment."""
     return replace(command, decider=await delegating.with_behalf(tx, ctx.policy, command.decider, now))
@@ -96,7 +112,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
             if judged.allowed:
-                await _close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
+                await outcomes.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove:
@@ -242,25 +258,26 @@ def _spend(policy: Policy, ask: Ask, command: Decide) -> budgets.Spend | None:
 async def _apply(
     ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime, place: Actor | None
 ) -> None:
-    actor = command.decider.actor
+    actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
         record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.in_place", reason=said)
     if judged.code == "rejected":
         if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
-        await _close(tx, ask, RequestState.REJECTED, actor, command.reason, now)
+        await outcomes.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
     elif judged.code == "cancelled":
-        await _close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
+        await outcomes.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
         approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
         await tx.flush()
         if judged.code == "first_of_two":
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
-            record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.vote", reason=judged.sentence)
+            said, subject = judged.sentence, ask.request.id
+            record(tx, at=now, actor=actor, subject=subject, kind="request.vote", reason=said, data=noted)
             await asking.show_again(tx, ask.request, now)
             return
-        await approved(ctx, tx, ask, approval, actor, now)
+        await outcomes.approved(ctx, tx, ask, approval, actor, now, noted)
 
 
 def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
@@ -311,62 +328,3 @@ def _vote(
     )
     tx.add(approval)
     return approval
-
-
-async def _close(tx: Tx, ask: Ask, to: RequestState, actor: Actor, reason: str, now: datetime) -> None:
-    sentence = reason.strip()
-    await move(
-        tx,
-        Request,
-        ask.request.id,
-        to,
-        at=now,
-        actor=actor,
-        reason=sentence,
-        only_from=frozenset(
-            {RequestState.PENDING} if to is RequestState.REJECTED else {RequestState.PENDING, RequestState.QUOTING}
-        ),
-        values={
-            "outcome": sentence,
-            "decided_at": now,
-            "decided_by": actor.ref,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
-        },
-    )
-    if ask.request.kind != DRIFT:  # Its session and what was approved for it stand.
-        await asking.close_family(tx, ask.request, to, sentence, now, actor)
-
-
-async def approved(ctx: Context, tx: Tx, ask: Ask, approval: Approval, actor: Actor, now: datetime) -> None:
-    """The last approval: the request is decided, and what it covers becomes a grant, a session and one intent."""
-    request = await move(
-        tx,
-        Request,
-        ask.request.id,
-        RequestState.APPROVED,
-        at=now,
-        actor=actor,
-        reason=ask.request.rule,
-        values={
-            "chosen_option_id": approval.option_id,
-            "decided_at": now,
-            "decided_by": actor.ref,
-            "outcome": "",
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
-        },
-    )
-    if ask.option is None:
-        if request.parent_id:
-            await asking.show_again(tx, await tx.get_one(Request, request.parent_id), now)
-        return
-    if request.kind == DRIFT and ask.session is not None:
-        await drifting.confirmed(ctx, tx, request, ask.session, now)
-    elif request.kind == EXTEND and ask.session is not None:
-        await extending.grant(ctx, tx, request, approval, ask.session, now)
-    else:
-        await granting.grant_create(ctx, tx, request, approval, ask.option, now)
-        await changes.tell(tx, request, ask.option, approval, now)

@@ -12,7 +12,7 @@ from bot.rules.authority import DeciderFacts
 from bot.rules.changing import covered
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap, total_cap
-from bot.services import approvals, budgets, changes
+from bot.services import budgets, changes, outcomes
 from bot.services.commands import Reply
 from bot.services.context import Context
 from bot.services.paging import page_in
@@ -165,7 +165,7 @@ async def _start(
     await tx.flush()
     kept = {"key": command.key} if command.key else None
     record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said, data=kept)
-    await approvals.approved(ctx, tx, ask, approval, actor, now)
+    await outcomes.approved(ctx, tx, ask, approval, actor, now)
 
 
 async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetime) -> None:

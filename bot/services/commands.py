@@ -37,6 +37,7 @@ class Decide:
 
     `typed_amount` is what the approver typed into the dialog, None when no dialog was shown yet; `cap_usd` is a total
     cap below the worst case, `hours` a shorter time. `seen` is the digest of what earlier approvers had made of it.
+    `key` names the call: the same call again decides nothing. Empty where nobody repeats one.
     """
 
     token: str
@@ -46,6 +47,7 @@ class Decide:
     cap_usd: Decimal | None = None
     hours: Decimal | None = None
     seen: str | None = None
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

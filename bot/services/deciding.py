@@ -28,11 +28,17 @@ class Named:
     reason: str = ""
     hours: Decimal | None = None
     seen: str | None = None
+    #: What names the call; the same call again decides nothing. Empty where nobody repeats one.
+    key: str = ""
 
 
 async def decide(ctx: Context, command: Named) -> Reply:
     """Approve or reject. The codes and sentences are those of a click."""
     async with ctx.db.read() as tx:
+        # The offers may have moved on since, and with them the button.
+        done = await approvals.decided_before(tx, command.request_id, command.key, ctx.clock.now())
+        if done is not None:
+            return done
         request = await tx.get_one(Request, command.request_id)
         version = command.version or request.quote_version
         token = await button(tx, request.id, command.decision, version, command.offer_id)
@@ -46,6 +52,7 @@ async def decide(ctx: Context, command: Named) -> Reply:
         command.cap_usd,
         hours=command.hours,
         seen=command.seen,
+        key=command.key,
     )
     return await approvals.decide(ctx, decided)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy import update
+
 from bot.api.app import routes
 from bot.services import recovery
 from ledger.db import Database
+from ledger.models import ApiAnswer
 from ledger.states import SessionState
 from tests.api.door import JOB, Door, code_of, opened
 from tests.services.test_recovery import rowless
@@ -18,7 +21,7 @@ from tests.support.world import BOB, checked_world
 NEVER_SPEND = {
     "/api/v1/plans": "only computes",
     "/api/v1/compare": "only computes",
-    "/api/v1/requests/{request}/reject": "ends a request",
+    "/api/v1/requests/{request}/reject": "ends a request; a key is taken and not needed",
     "/api/v1/requests/{request}/cancel": "ends a request",
     "/api/v1/sessions/{session}/done": "ends a session, or stops its machine",
     "/api/v1/sessions/{session}/stop": "stops a machine",
@@ -34,6 +37,7 @@ NEVER_SPEND = {
     "/api/v1/runs": "notes a rate",
     "/agent/v1/checkin": "is a report, whose number counts up",
 }
+REJECT = "/requests/{request}/reject"
 SPEND = {
     path
     for path, methods in routes({}).openapi()["paths"].items()
@@ -70,6 +74,10 @@ class Caller:
         assert (again.status_code, again.json()) == (first.status_code, first.json()), path
         assert again.headers["idempotency-replayed"] == "true"
         assert again.headers["location"] == first.headers["location"] == first.json()["url"]
+        await self._forget_the_answer()  # As if the process had been killed before it could keep it.
+        again = await self.door.call("POST", path, key, **sent, headers=same)
+        assert (again.status_code, again.json()) == (first.status_code, first.json()), path
+        assert await self._ledger() == before, path
         if body is None:
             wrong = await self.door.call("POST", other.format(**names), key, headers=same)
         else:
@@ -78,6 +86,10 @@ class Caller:
         assert await self._ledger() == before, path
         found: dict[str, Any] = first.json()
         return found
+
+    async def _forget_the_answer(self) -> None:
+        async with self.door.w.ctx.db.write() as tx:
+            await tx.execute(update(ApiAnswer).values(status=None, answer=None))
 
     async def _ledger(self) -> tuple[int, ...]:
         books = await self.door.w.books()
@@ -108,6 +120,11 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             )
             await w.settle()
             await w.run(40, 20)
+            no, dear = await door.asked(atlas, candidates=["vast"]), {"reason": "use the cluster"}
+            await caller.post(ben, REJECT, dear, {"reason": "too dear"}, request=no)
+            keyless = {"Authorization": f"Bearer {ben}"}
+            again = await door.http.post(f"/api/v1/requests/{no}/reject", headers=keyless, json=dear)
+            assert code_of(again) == "already_rejected"
 
             eve = await door.key("operator:eve")
             path, why = "/requests/{request}/break-glass", {"reason": "the demo is at nine"}
@@ -128,4 +145,4 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             view = await w.view(waiting["id"])
             assert view.session is not None
             assert view.session.state is SessionState.RUNNING
-            assert caller.seen == SPEND
+            assert caller.seen == {*SPEND, f"/api/v1{REJECT}"}

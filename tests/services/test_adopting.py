@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from decimal import Decimal
 
@@ -22,8 +23,11 @@ from tests.support.world import ALICE, BOB, World, facts, world
 ADA = Actor(ActorKind.OPERATOR, "ada")
 
 
-async def keep(w: World, stray_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains") -> Reply:
-    return await adopting.adopt_stray(w.ctx, Adopt(stray_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU"))
+async def keep(
+    w: World, stray_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
+) -> Reply:
+    command = Adopt(stray_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
+    return await adopting.adopt_stray(w.ctx, command)
 
 
 async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
@@ -32,8 +36,11 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
     assert (await keep(w, stray.id, reason=" ")).code == "reason_needed"
     assert (await keep(w, stray.id, hours="13")).code == "bad_word"
     assert (await keep(w, "str_nowhere")).code == "unknown_id"
-    kept = await keep(w, stray.id)
-    assert (kept.code, kept.ok) == ("adopted", True)
+    # Sent three times at once, because no answer came: it is adopted once, and everybody is told the same.
+    kept, *others = await asyncio.gather(*(keep(w, stray.id, key="rest:1") for _ in range(3)))
+    assert (kept.code, kept.ok, others) == ("adopted", True, [kept, kept])
+    assert (await keep(w, stray.id, key="rest:1")) == kept
+    assert (await keep(w, stray.id, key="rest:2")).code == "stale"
     assert (await keep(w, stray.id)).code == "stale"
     await w.run(60, 20)
     view = await w.session(str(kept.data["session_id"]))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from bot.services import approvals
+from bot.rules.approval import Decision
+from bot.services import approvals, deciding
 from bot.services.commands import Decide, Reply
 from ledger.states import GrantState, InstanceState, RequestState
 from ledger.values import Actor, ActorKind, GpuConstraint
@@ -124,6 +126,44 @@ async def test_the_second_approver_cannot_lift_the_limit_of_the_first(w: World) 
     assert (await w.decide(request_id, CAROL, cap_usd=Decimal("0.60"))).code == "cap_raised"
     assert (await w.decide(request_id, CAROL)).code == "approved"
     assert (await w.books()).grants[0].total_cap_usd == Decimal("0.50")
+
+
+async def test_a_decision_whose_answer_was_lost_is_answered_as_done_and_never_taken_twice(w: World) -> None:
+    w.tune(two_approvers_above_usd=Decimal("0.10"), failover=False)
+    request_id, unwanted = await pending(w, candidates=("vast",)), await pending(w, candidates=("vast",))
+    gone = (await w.view(request_id)).options[0]
+
+    async def call(who: Actor, key: str, of: str = request_id, reason: str = "") -> Reply:
+        what, offer = (Decision.REJECT, None) if reason else (Decision.APPROVE, gone.offer_id)
+        return await deciding.decide(w.ctx, deciding.Named(of, what, facts(who), offer, reason=reason, key=key))
+
+    first = await asyncio.gather(*(call(BOB, "rest:1") for _ in range(3)))
+    assert {one.code for one in first} == {"first_of_two"}
+    assert (await call(BOB, "rest:2")).code == "already_voted"
+    second = await call(CAROL, "rest:3")
+    rejected = await call(BOB, "rest:4", unwanted, "too dear")
+    assert (second.code, rejected.code) == ("approved", "rejected")
+    before = await w.books()
+    count = (len(before.events), len(before.approvals), len(before.grants), len(before.instances))
+    for who, key, of, reason, was in (
+        (BOB, "rest:1", request_id, "", first[0]),
+        (CAROL, "rest:3", request_id, "", second),
+        (BOB, "rest:4", unwanted, "too dear", rejected),
+    ):
+        again = await call(who, key, of, reason)
+        assert (again.ok, again.code, again.sentence) == (True, was.code, was.sentence)
+    assert (await call(CAROL, "rest:5")).code == "already_approved"
+    after = await w.books()
+    assert (len(after.events), len(after.approvals), len(after.grants), len(after.instances)) == count
+    # What was approved is gone, and the request asks again with other offers: the old calls decide nothing about them.
+    w.withdraw(gone)
+    await w.settle()
+    assert await state(w, request_id) is RequestState.PENDING
+    assert (await call(BOB, "rest:1")).code == "first_of_two"
+    assert (await call(CAROL, "rest:3")).code == "approved"
+    view = await w.view(request_id)
+    assert (view.request.state, view.request.quote_version > 1) == (RequestState.PENDING, True)
+    assert not [one for one in view.approvals if one.quote_version == view.request.quote_version]
 
 
 async def test_the_first_of_two_may_change_their_mind(w: World) -> None:

@@ -194,13 +194,13 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
     """Keep a waiting instance as a session, with an approval of one's own. Its hours count from now."""
     ctx = desk.ctx
 
-    async def keep(_command: str) -> tuple[int, Done]:
+    async def keep(name: str) -> tuple[int, Done]:
         try:
             hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
             raise Refused(Reply(False, "bad_word", str(error))) from error
-        command = Adopt(stray, hours, DeciderFacts(who.actor), owner, body.reason, desk.settings.channel)
+        command = Adopt(stray, hours, DeciderFacts(who.actor), owner, body.reason, desk.settings.channel, name)
         reply = await adopt_stray(ctx, command)
         return 200, done(reply, url=f"/api/v1/sessions/{reply.data.get('session_id', '')}")
 

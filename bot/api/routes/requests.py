@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
 from bot.api.desk import AtDesk, Desk, caller, refusals
-from bot.api.once import Repeat, once
+from bot.api.once import MayRepeat, Repeat, once
 from bot.api.problems import Refused
 from bot.api.routes.market import refused
 from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
@@ -125,8 +126,9 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
         seen=body.digest,
     )
 
-    async def decide(_command: str) -> tuple[int, Done]:
-        return 200, done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}")
+    async def decide(name: str) -> tuple[int, Done]:
+        reply = await deciding.decide(desk.ctx, replace(decision, key=name))
+        return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
     return await once(desk, who, key, f"POST /requests/{row.id}/approve {body.model_dump_json()}", decide)
 
@@ -139,12 +141,19 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
         raise Refused(Reply(False, "bad_word", str(error))) from error
 
 
-@router.post("/requests/{request}/reject", responses=refusals(404, 409))
-async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn) -> Done:
+@router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409))
+async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
     decision = deciding.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
-    return done(await deciding.decide(desk.ctx, decision), url=f"/api/v1/requests/{row.id}")
+
+    async def decide(name: str) -> tuple[int, Done]:
+        reply = await deciding.decide(desk.ctx, replace(decision, key=name))
+        return 200, done(reply, url=f"/api/v1/requests/{row.id}")
+
+    if key is None:
+        return (await decide(""))[1]
+    return await once(desk, who, key, f"POST /requests/{row.id}/reject {body.model_dump_json()}", decide)
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))

@@ -1,0 +1,95 @@
+"""What a decision leads to: a request is closed, or what was approved becomes spend authority and its session."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from bot.rules.drift import DRIFT
+from bot.rules.extending import EXTEND
+from bot.services import asking, changes, drifting, extending, granting
+from bot.services.context import Context
+from ledger.lookups import Ask
+from ledger.models import Approval, Request
+from ledger.moves import move
+from ledger.states import RequestState
+from ledger.values import Actor
+from ledger.writes import Tx
+
+
+async def close(
+    tx: Tx,
+    ask: Ask,
+    to: RequestState,
+    actor: Actor,
+    reason: str,
+    now: datetime,
+    noted: dict[str, Any] | None = None,
+) -> None:
+    """End a request that somebody rejected or withdrew. `noted` goes into the journal."""
+    sentence = reason.strip()
+    await move(
+        tx,
+        Request,
+        ask.request.id,
+        to,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        noted=noted,
+        only_from=frozenset(
+            {RequestState.PENDING} if to is RequestState.REJECTED else {RequestState.PENDING, RequestState.QUOTING}
+        ),
+        values={
+            "outcome": sentence,
+            "decided_at": now,
+            "decided_by": actor.ref,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    if ask.request.kind != DRIFT:  # Its session and what was approved for it stand.
+        await asking.close_family(tx, ask.request, to, sentence, now, actor)
+
+
+async def approved(
+    ctx: Context,
+    tx: Tx,
+    ask: Ask,
+    approval: Approval,
+    actor: Actor,
+    now: datetime,
+    noted: dict[str, Any] | None = None,
+) -> None:
+    """The last approval: the request is decided, and what it covers becomes a grant, a session and one intent."""
+    request = await move(
+        tx,
+        Request,
+        ask.request.id,
+        RequestState.APPROVED,
+        at=now,
+        actor=actor,
+        reason=ask.request.rule,
+        noted=noted,
+        values={
+            "chosen_option_id": approval.option_id,
+            "decided_at": now,
+            "decided_by": actor.ref,
+            "outcome": "",
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    if ask.option is None:
+        if request.parent_id:
+            await asking.show_again(tx, await tx.get_one(Request, request.parent_id), now)
+        return
+    if request.kind == DRIFT and ask.session is not None:
+        await drifting.confirmed(ctx, tx, request, ask.session, now)
+    elif request.kind == EXTEND and ask.session is not None:
+        await extending.grant(ctx, tx, request, approval, ask.session, now)
+    else:
+        await granting.grant_create(ctx, tx, request, approval, ask.option, now)
+        await changes.tell(tx, request, ask.option, approval, now)
