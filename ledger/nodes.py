@@ -31,12 +31,14 @@ class Standing:
     session_state: SessionState
     deadline: datetime | None
     cut_at: datetime | None
+    #: The address that its cloud shows.
+    host: str | None
 
 
 async def standing(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, Standing]:
     """The nodes of these instances, locked for a write in one order, as long as their instances are not over."""
     query = (
-        select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at)
+        select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at, Instance.ssh_host)
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
         .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(HEARD))
@@ -52,6 +54,11 @@ async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> No
     """Store a group of check-ins in one statement. Each row has its columns and `of_instance`."""
     if rows:
         await tx.execute(_WRITE, list(rows))
+
+
+async def amend_node(tx: AsyncSession, instance_id: str, **values: Any) -> None:
+    """Set columns of the agent of one instance; where it has none, nothing happens."""
+    await tx.execute(update(Node).where(Node.instance_id == instance_id).values(**values))
 
 
 async def node_of(tx: AsyncSession, instance_id: str) -> Node | None:

@@ -23,6 +23,7 @@ SHAPED = (
     "xapp-1-A012-abcdef",
     "whsec_abcdefgh0123",
     "gpuk_k1_abcdefghijk",
+    "gpua_i1_abcdefghijk",
     "rpa_ABCDEFGH12345",
     "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Blbn\n-----END OPENSSH PRIVATE KEY-----",
     "-----BEGIN RSA PRIVATE KEY-----\ncut off in the middle",

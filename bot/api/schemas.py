@@ -8,6 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.api.endpoints import NodeApiOut, Ssh
 from bot.rules.budget import Period
 from bot.rules.scopes import KEY_DAYS
 from ledger.states import RequestState, SessionState
@@ -122,18 +123,6 @@ class RequestOut(RequestSummary):
     session_id: str | None
 
 
-class Ssh(Out):
-    """How to connect; shown to the session's owner only. The key is the one that the machine showed first."""
-
-    host: str
-    port: int
-    user: str
-    command: str
-    host_key: Annotated[str | None, Field(examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"])] = None
-    fingerprint: Annotated[str | None, Field(examples=["SHA256:…"])] = None
-    known_hosts: str | None = None
-
-
 class AgentOut(Out):
     """What the agent on the machine says: nothing of it when none ever reported. Percent per GPU."""
 
@@ -202,6 +191,7 @@ class SessionOut(Out):
     disk: DiskOut | None = None
     agent: AgentOut | None = None
     policy: Terms | None = None
+    node_api: NodeApiOut | None = None
     ssh: Ssh | None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+from bot.api.endpoints import NodeApiOut, Ssh
 from bot.api.schemas import (
     AgentOut,
     ApprovalOut,
@@ -13,7 +14,6 @@ from bot.api.schemas import (
     RequestOut,
     RequestSummary,
     SessionOut,
-    Ssh,
     Terms,
     Waiting,
 )
@@ -22,13 +22,13 @@ from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
 from bot.services import changes
 from bot.services.agents import agent_view
-from bot.services.connecting import SSH_PORT, fingerprint, known_hosts, ssh_command
+from bot.services.connecting import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
 from bot.services.context import Context
 from bot.services.holding import WAITS
 from bot.services.metering import cost_now
 from bot.services.offers import hold_line, offer_from_json
 from bot.services.reconciling import Range
-from ledger.models import Instance, Option
+from ledger.models import Instance, Node, Option
 from ledger.reads import RequestView, SessionView
 from ledger.states import LIVE_SESSION, RequestState
 
@@ -128,6 +128,7 @@ def session_out(
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
+        node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
 
 
@@ -156,6 +157,19 @@ def _agent(view: SessionView, now: datetime) -> AgentOut:
         idle_since=heard.idle_since,
         eta=shown.eta,
         cost_to_finish_usd=shown.cost_to_finish_usd,
+    )
+
+
+def _node_api(row: Instance, node: Node | None) -> NodeApiOut | None:
+    url = api_url(row, node)
+    if url is None or node is None or node.api_certificate is None:
+        return None
+    return NodeApiOut(
+        url=url,
+        certificate_sha256=node.api_certificate,
+        other_certificate_sha256=node.api_other,
+        other_at=node.api_other_at,
+        token_made_at=node.api_token_at,
     )
 
 

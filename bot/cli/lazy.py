@@ -78,8 +78,8 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "sessions": Entry("List sessions.", routes=("GET /api/v1/sessions",)),
         "session": Entry(
-            "Show one session and how to connect; extend, stop, start, restart or end it.",
-            routes=("GET /api/v1/sessions/{session}",),
+            "Show one session and how to connect; extend, stop, start, restart or end it; make its API's token.",
+            routes=("GET /api/v1/sessions/{session}", "POST /api/v1/sessions/{session}/token"),
         ),
         "extend": Entry(
             "Ask for more time for a session.",

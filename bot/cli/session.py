@@ -96,6 +96,17 @@ def restart(session: Named, as_json: Json = False) -> None:
     _done(f"/sessions/{plain_id(session)}/restart", {}, as_json=as_json)
 
 
+@app.command()
+def token(session: Named, as_json: Json = False) -> None:
+    """Make the token that opens the API of its machine; it is shown once, and the one before opens nothing more."""
+    made = spoken(lambda door: door.post(f"/sessions/{plain_id(session)}/token", {}))
+    if as_json:
+        print_answer(made)
+        return
+    lines = (made["token"], f"{made['url']}, certificate SHA-256 {made['certificate_sha256']}")
+    print_answer(Told(sentences=(*lines, made["sentence"])))
+
+
 @app.command("terminate")
 @shutdown_app.command()
 def shutdown(session: Ended, as_json: Json = False) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
+from bot.api.endpoints import NodeApiOut, Ssh
 from bot.api.schemas import RequestOut, RequestSummary, SessionOut
 from bot.rules.wording import hours, kept, rate, unreconciled, usd
 from bot.services.told import TextTable, Told
@@ -107,17 +108,33 @@ def told_session(one: SessionOut) -> Told:
     if one.agent:
         said.append(one.agent.line)
     if one.ssh:
-        said.append(f"Connect: {one.ssh.command}")
-        said.append(f"Host {one.ssh.host}, port {one.ssh.port}, user {one.ssh.user}.")
-        if one.ssh.fingerprint:
-            said.append(f"Host key {one.ssh.fingerprint}, as it showed first.")
-        if one.ssh.known_hosts:
-            said.append(f"For known_hosts: {one.ssh.known_hosts}")
+        said += _ssh(one.ssh)
+    if one.node_api:
+        said += _node_api(one.node_api, short_id(one.id))
     if one.end_reason:
         said.append(one.end_reason)
     if one.ended_at:
         said.append(f"Ended {when(one.ended_at)}.")
     return Told(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
+
+
+def _ssh(found: Ssh) -> list[str]:
+    said = [f"Connect: {found.command}", f"Host {found.host}, port {found.port}, user {found.user}."]
+    if found.fingerprint:
+        said.append(f"Host key {found.fingerprint}, as it showed first.")
+    if found.known_hosts:
+        said.append(f"For known_hosts: {found.known_hosts}")
+    return said
+
+
+def _node_api(found: NodeApiOut, session: str) -> list[str]:
+    said = [f"API of its machine: {found.url}, certificate SHA-256 {found.certificate_sha256}, as it was named first."]
+    if found.other_certificate_sha256:
+        other = f"Another one was named at {when(found.other_at)}: {found.other_certificate_sha256}. Do not trust it."
+        said.append(other)
+    made = f" (the last one was made {when(found.token_made_at)})" if found.token_made_at else ""
+    said.append(f"gpu-shopper session token {session} makes its token and shows it once{made}.")
+    return said
 
 
 def _rate(price_usd_h: Decimal | None) -> str:

@@ -55,6 +55,8 @@ _HEARD: Final[dict[str, tuple[Topic, str]]] = {
     "stray.seen": (Topic.ORPHAN, "orphan.seen"),
     "stray.moved": (Topic.ORPHAN, "orphan.{after}"),
     "instance.not_switched": (Topic.DRIFT, "drift.not_switched"),
+    "instance.host_key_changed": (Topic.SESSION, "session.host_key_changed"),
+    "instance.api_certificate_changed": (Topic.SESSION, "session.api_certificate_changed"),
     "spend.saving": (Topic.BUDGET, "spend.saving"),
 }
 #: Moves of an instance that nobody ordered: what the cloud says is not what the ledger said.

@@ -164,14 +164,19 @@ async def _write(
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
     await accrue_stray(tx, stray, now, session.id)
     await amend(tx, Stray, stray.id, instance_id=row.id, reason=command.reason)
-    over, reply = {"ended_at": now}, _adopted(command, stray, session.id, offer.price_usd_h or Decimal(0))
-    noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
-    said = "It is adopted."
-    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=actor, reason=said, values=over, noted=noted)
+    reply = _adopted(command, stray, session.id, offer.price_usd_h or Decimal(0))
+    await _over(tx, command, stray, reply, now)
     live = await adopt(ctx, tx, row.id, seen, now)
     if live.billing_from is not None and live.billing_from < now:
         await amend(tx, Instance, row.id, billing_from=now)  # Until now it is booked with the stray.
     return reply
+
+
+async def _over(tx: Tx, command: Adopt, stray: Stray, reply: Reply, now: datetime) -> None:
+    """The stray is one no more, and the call that adopted it is noted with it."""
+    noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
+    over, said, by = {"ended_at": now}, "It is adopted.", command.decider.actor
+    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=by, reason=said, values=over, noted=noted)
 
 
 def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal) -> Reply:

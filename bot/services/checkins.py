@@ -14,8 +14,9 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules import nodes as rules
+from bot.rules.node_api import Claim, Declared, declared
 from bot.rules.nodes import Heard, Report, Work
-from bot.services import enrolling
+from bot.services import enrolling, node_api
 from bot.services.commands import Reply
 from bot.services.context import Context
 from ledger.models import Node
@@ -39,11 +40,13 @@ class Answer:
     message: str
     signature: str
     asks: tuple[str, ...]
+    #: Why its word about its own API was not taken; "" when it was, or when it said nothing of it.
+    api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
 
 
 Taken = Answer | Reply
-_Waiting = tuple[str, Report, "asyncio.Future[Taken]"]
+_Waiting = tuple[str, Report, Claim | None, "asyncio.Future[Taken]"]
 
 
 class Checkins:
@@ -55,12 +58,15 @@ class Checkins:
         self._flusher: asyncio.Task[None] | None = None
         self._next_group_at = 0.0
 
-    async def take(self, token: str, report: Report) -> Taken:
-        """Store one check-in. A `Reply` is a refusal: `unauthenticated`, or `replayed` for a number seen before."""
+    async def take(self, token: str, report: Report, claim: Claim | None = None) -> Taken:
+        """Store one check-in. `claim` is what it says of an API of its own.
+
+        A `Reply` is a refusal: `unauthenticated`, or `replayed` for a number seen before.
+        """
         if not enrolling.SHAPE.fullmatch(token):
             return STRANGE
         answer: asyncio.Future[Taken] = asyncio.get_running_loop().create_future()
-        self._waiting.append((token, report, answer))
+        self._waiting.append((token, report, claim, answer))
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush(), name="checkins")
         return await answer
@@ -75,23 +81,24 @@ class Checkins:
             try:
                 answers = await self._store(group)
             except Exception as error:  # noqa: BLE001 # Whoever waits must hear of it, and the next group must go on.
-                for _, _, answer in group:
+                for *_, answer in group:
                     if not answer.done():
                         answer.set_exception(error)
                 continue
-            for (_, _, answer), said in zip(group, answers, strict=True):
+            for (*_, answer), said in zip(group, answers, strict=True):
                 if not answer.done():
                     answer.set_result(said)
 
     async def _store(self, group: list[_Waiting]) -> list[Taken]:
         ctx, now = self._ctx, self._ctx.clock.now()
-        shapes = [enrolling.SHAPE.fullmatch(token) for token, _, _ in group]
+        shapes = [enrolling.SHAPE.fullmatch(token) for token, *_ in group]
         named = [(f"ins_{shape[1]}", shape[2]) for shape in shapes if shape]
         changed: dict[str, Heard] = {}
+        apis: dict[str, Declared] = {}
         answers: list[Taken] = []
         async with ctx.db.write() as tx:
             found = await standing(tx, {instance_id for instance_id, _ in named})
-            for (instance_id, secret), (_, report, _) in zip(named, group, strict=True):
+            for (instance_id, secret), (_, report, claim, _) in zip(named, group, strict=True):
                 stands = found.get(instance_id)
                 kept = stands.node.token_hash if stands else "0" * 64
                 if not hmac.compare_digest(kept, enrolling.hashed(ctx.labels, secret)) or stands is None:
@@ -102,15 +109,26 @@ class Checkins:
                     answers.append(_replayed(before.seq))
                     continue
                 changed[instance_id] = rules.heard(before, report, ctx.policy.idle_below_percent, now)
-                answers.append(self._answer(stands, report.seq, now))
-            await write_checkins(tx, [{"of_instance": key, **columns(one)} for key, one in sorted(changed.items())])
+                known = apis[instance_id].api if instance_id in apis else node_api.kept(stands.node)
+                api = apis[instance_id] = declared(known, claim, stands.host, now) if claim else Declared(known)
+                if api.is_told:
+                    await node_api.tell(tx, instance_id, known, api.api, now)
+                answers.append(self._answer(stands, report.seq, api.problem, now))
+            rows = sorted(changed.items())
+            each = ({"of_instance": key, **columns(one), **node_api.columns(apis[key].api)} for key, one in rows)
+            await write_checkins(tx, list(each))
+        if any(one.is_told for one in apis.values()):
+            ctx.hints.outbox.set()
         return answers
 
-    def _answer(self, stands: Standing, seq: int, now: datetime) -> Answer:
-        message, signature = enrolling.signed(self._ctx.labels, stands.node.instance_id, seq, stands.deadline)
+    def _answer(self, stands: Standing, seq: int, problem: str, now: datetime) -> Answer:
+        node = stands.node
+        message, signature = enrolling.signed(
+            self._ctx.labels, node.instance_id, seq, stands.deadline, node.api_token_hash
+        )
         ends_at = min((one for one in (stands.deadline, stands.cut_at) if one), default=None)
         asked = rules.asks(stands.session_state, stands.wanted, ends_at, now, stands.node.wanted)
-        return Answer(seq, ends_at, message, signature, tuple(str(one) for one in asked))
+        return Answer(seq, ends_at, message, signature, tuple(str(one) for one in asked), problem)
 
 
 def _replayed(seen: int) -> Reply:

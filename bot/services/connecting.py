@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from ledger.models import Instance
+from ledger.models import Instance, Node
 
 SSH_PORT = 22
 
@@ -29,6 +29,14 @@ def known_hosts(row: Instance) -> str | None:
     if not row.host_key or not _is_plain(host):
         return None
     return f"{host if port == SSH_PORT else f'[{host}]:{port}'} {row.host_key}"
+
+
+def api_url(row: Instance, node: Node | None) -> str | None:
+    """Where the machine's own API is: the address that its cloud shows, and the port that its agent named."""
+    host = row.ssh_host or ""
+    if node is None or node.api_port is None or not _is_plain(host):
+        return None
+    return f"https://{f'[{host}]' if ':' in host else host}:{node.api_port}"
 
 
 def _is_plain(word: str) -> bool:

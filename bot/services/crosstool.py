@@ -16,7 +16,7 @@ from bot.rules.external import OWN, SKILL, External, read
 from bot.rules.wording import usd
 from bot.services import access, budgets
 from bot.services.commands import Reply
-from bot.services.connecting import ssh_command
+from bot.services.connecting import api_url, ssh_command
 from bot.services.context import Context
 from bot.services.rolling import sealed
 from bot.services.shared_file import SharedFileError, others, read_locked
@@ -30,6 +30,8 @@ from ledger.crosstool import (
     own_entries,
     totals,
 )
+from ledger.models import Node
+from ledger.nodes import nodes_of
 from ledger.spending import EVERYBODY, Purse, costs
 from ledger.values import SYSTEM, Actor
 from ledger.writes import book
@@ -218,6 +220,7 @@ async def manifest(ctx: Context, actor: Actor, *, everybody: bool, endpoints: bo
     async with ctx.db.read() as tx:
         own = await access.mine(tx, ctx.policy, actor)
         found = await live_instances(tx, None if everybody else own)
+        nodes = await nodes_of(tx, [row.id for row, _ in found])
     return {
         "generated_at": ctx.clock.now().isoformat(),
         "instances": [
@@ -237,10 +240,16 @@ async def manifest(ctx: Context, actor: Actor, *, everybody: bool, endpoints: bo
                 "created_at": row.created_at.isoformat(),
                 "deadline": session.deadline.isoformat() if session.deadline else None,
                 "ssh": _endpoint(row) if endpoints or session.owner in own else None,
+                "api": _api(row, nodes.get(row.id)) if endpoints or session.owner in own else None,
             }
             for row, session in found
         ],
     }
+
+
+def _api(row: Any, node: Node | None) -> dict[str, Any] | None:
+    url = api_url(row, node)
+    return {"url": url, "certificate_sha256": node.api_certificate} if url is not None and node is not None else None
 
 
 def _endpoint(row: Any) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -30,6 +31,7 @@ from ledger.writes import Tx
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 PATH = "/agent/v1/checkin"
 SHAPE = re.compile(r"gpun_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
+_COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}
 _SEED = b"gpu-shopper deadlines of nodes, version 1"
 
 
@@ -49,10 +51,16 @@ def public_key(labels: LabelKey) -> str:
     return base64.b64encode(raw).decode()
 
 
-def signed(labels: LabelKey, instance_id: str, seq: int, deadline: datetime | None) -> tuple[str, str]:
-    """`(message, signature in base64)`: the approved end, bound to one instance and to the number of its check-in."""
+def signed(
+    labels: LabelKey, instance_id: str, seq: int, deadline: datetime | None, token_hash: str | None = None
+) -> tuple[str, str]:
+    """`(message, signature in base64)`: the approved end, bound to one instance and to the number of its check-in.
+
+    `token_hash` is what opens the node's own API, where there is such a token.
+    """
     end_s = int(deadline.timestamp()) if deadline else None
-    said = json.dumps({"deadline_s": end_s, "instance": instance_id, "n": seq}, separators=(",", ":"), sort_keys=True)
+    what = {"deadline_s": end_s, "instance": instance_id, "n": seq}
+    said = json.dumps(what | ({"api_token_sha256": token_hash} if token_hash else {}), **_COMPACT)
     return said, base64.b64encode(signing_key(labels).sign(said.encode())).decode()
 
 

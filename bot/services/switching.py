@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.rules.switching import Order, judge
-from bot.services import access, asking, recovery
+from bot.services import access, asking, node_api, recovery
 from bot.services.commands import Reply, Switch
 from bot.services.context import Context
 from bot.services.hostkeys import forgotten
@@ -165,6 +165,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
             if row.wanted == Order.RESTART:
                 async with ctx.db.write() as tx:
                     await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
+                    await node_api.forget(tx, row)
             else:
                 await _later(ctx, held, row, "the cloud took the order and does not show it")
 
@@ -223,6 +224,7 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
                 await move(
                     tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again
                 )
+                await node_api.forget(tx, row)
                 for grant in await open_starts(tx, row.session_id):
                     await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
     except StaleMove:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey
+from sqlalchemy import BigInteger, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.columns import Json, SafeString, UtcDateTime
@@ -33,3 +33,12 @@ class Node(Base):
     report: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
     #: What a gate asks of it beyond what its session's state says.
     wanted: Mapped[list[str]] = mapped_column(Json, default=list)
+    #: The API that it serves itself: its port, and the SHA-256 of the certificate that it named first, hexadecimal.
+    api_port: Mapped[int | None] = mapped_column(Integer)
+    api_certificate: Mapped[str | None] = mapped_column(SafeString(64))
+    #: Another certificate that it named since, of which its people were told, and when.
+    api_other: Mapped[str | None] = mapped_column(SafeString(64))
+    api_other_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: SHA-256 of the token that opens that API, as the agent is told it, and when the token was made.
+    api_token_hash: Mapped[str | None] = mapped_column(SafeString(64))
+    api_token_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

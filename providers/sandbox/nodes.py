@@ -23,6 +23,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from ledger.values import Clock
+from providers.sandbox.node_api import NodeApi
 
 URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
 TIMEOUT_S = 3.0
@@ -75,6 +76,10 @@ class Node:
     #: The status of the last answer; 0 when there was none.
     status: int = 0
     worked_at: datetime | None = None
+    #: The API that it serves itself, once it was told to.
+    api: NodeApi | None = None
+    #: What its last answer said was wrong with its word about that.
+    api_problem: str = ""
 
     def work(self, now: datetime) -> None:
         """Let the job go on until now."""
@@ -96,11 +101,13 @@ class Node:
         }
         if self.saved_at is not None:
             body["checkpoint"] = {"step": self.saved_step, "at": self.saved_at.isoformat()}
+        if self.api is not None:
+            body["api"] = {"port": self.api.port, "certificate_sha256": self.api.certificate_sha256}
         return body
 
     def obey(self, answer: Mapping[str, Any], now: datetime) -> None:
         """Do what the answer asks for, and believe its deadline when its signature says that it may."""
-        self.asks = tuple(answer["asks"])
+        self.asks, self.api_problem = tuple(answer["asks"]), str(answer.get("api_problem", ""))
         if "save" in self.asks:
             self.saved_step, self.saved_at = int(self.step), now
         if "pause" in self.asks or "stop" in self.asks:
@@ -114,8 +121,21 @@ class Node:
         said = json.loads(told["message"])
         if said["n"] > self.believed:
             self.believed = said["n"]
+            if self.api is not None:
+                self.api.token_sha256 = said.get("api_token_sha256")
             end_s = said["deadline_s"]
             self.deadline = datetime.fromtimestamp(end_s, tz=now.tzinfo) if end_s is not None else None
+
+    async def serve(self) -> NodeApi:
+        """Serve an API of its own from now on, with a new certificate each time."""
+        self.api = self.api or NodeApi()
+        await self.api.start()
+        return self.api
+
+    async def leave(self) -> None:
+        """End with its machine."""
+        if self.api is not None:
+            await self.api.close()
 
 
 class Nodes:
@@ -125,6 +145,8 @@ class Nodes:
         self._clock = clock
         self._client: httpx.AsyncClient | None = None
         self.running: dict[str, Node] = {}
+        #: How far the agent of each token has counted.
+        self._counted: dict[str, int] = {}
         #: All agents report together, at multiples of so many seconds, instead of when their answers ask for it; 0: as
         #: their answers ask. A run over weeks sets it.
         self.every_s = 0.0
@@ -133,10 +155,13 @@ class Nodes:
         """Run agents on exactly these machines among those whose key starts so, and let those report that are due."""
         now = self._clock.now()
         for key in [key for key in self.running if key.startswith(prefix) and key not in environments]:
-            del self.running[key]
+            gone = self.running.pop(key)
+            self._counted[gone.env[TOKEN]] = gone.seq
+            await gone.leave()
         for key, env in environments.items():
             if key not in self.running and URL in env and TOKEN in env:
-                self.running[key] = Node(env, now)
+                # After a restart it goes on counting, as an agent does that counts milliseconds.
+                self.running[key] = Node(env, now, seq=self._counted.get(env[TOKEN], 0))
         due = [node for key, node in self.running.items() if key.startswith(prefix) and now >= node.next_at]
         await asyncio.gather(*(self._check_in(node, now) for node in due))
 
@@ -174,6 +199,8 @@ class Nodes:
 
     async def close(self) -> None:
         """End all agents."""
+        for node in self.running.values():
+            await node.leave()
         self.running.clear()
         if self._client is not None:
             await self._client.aclose()

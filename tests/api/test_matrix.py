@@ -214,6 +214,8 @@ def _of_somebody(caller: str, method: str, path: str) -> set[str] | None:
         return {"unknown_id"}
     if method == "GET":
         return {"200"}
+    if path == f"{API}/sessions/{{session}}/token":
+        return {"no_node_api"} if caller == OWNER else {"not_yours"}  # Also those who see everything.
     if (method, path) in CHANGES:
         # Whoever only administers sees everything and ends nothing.
         return {"not_yours"} if caller == ADMIN else None

@@ -25,6 +25,7 @@ NEVER_SPEND = {
     "/api/v1/requests/{request}/cancel": "ends a request",
     "/api/v1/sessions/{session}/done": "ends a session, or stops its machine",
     "/api/v1/sessions/{session}/stop": "stops a machine",
+    "/api/v1/sessions/{session}/token": "makes a token in the place of the one before, which no answer may keep",
     "/api/v1/budgets": "sets a limit, which is the same limit the second time",
     "/api/v1/ledger/entries": "notes what was spent elsewhere, once for each id or content",
     "/api/v1/keys": "makes a key",

@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, Field
 from bot.api.desk import NODE, refusals
 from bot.api.problems import Refused
 from bot.api.schemas import In, Out
+from bot.rules.node_api import MOST_PORT, Claim
 from bot.rules.nodes import Report, Work
 from bot.services.checkins import Answer, Checkins
 from bot.services.commands import Reply
@@ -35,6 +36,14 @@ class CheckpointIn(In):
     at: AwareDatetime | None = None
 
 
+class NodeApiIn(In):
+    """The API that this machine serves itself: its port, or its url at the address that its cloud shows."""
+
+    certificate_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+    port: Annotated[int, Field(ge=1, le=MOST_PORT)] | None = None
+    url: Annotated[str, Field(max_length=300)] | None = Field(default=None, examples=["https://203.0.113.7:8443"])
+
+
 class CheckinIn(In):
     """One check-in. `seq` must be above the one before: milliseconds since 1970 do, also after a restart."""
 
@@ -46,11 +55,13 @@ class CheckinIn(In):
     tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = None
     idle_since: AwareDatetime | None = None
     checkpoint: CheckpointIn | None = None
+    api: NodeApiIn | None = None
 
 
 class SignedDeadline(Out):
     """`message` is JSON: the approved end (`deadline_s`, seconds since 1970 or null), `instance`, and the check-in `n`.
 
+    Where somebody has a token for the machine's own API, `api_token_sha256` is its hash: no other token opens it.
     A node believes it only with a right ed25519 `signature` (base64) and an `n` above those before.
     """
 
@@ -66,16 +77,21 @@ class CheckinOut(Out):
     deadline: SignedDeadline
     asks: list[str]
     next_in_s: int
+    api_problem: str = Field(default="", description="Why its word about its own API was not taken.")
 
 
 @router.post("/checkin", responses=refusals(401, 409))
 async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Security(TOKEN)] = None) -> CheckinOut:
     """Report from a machine. It speaks against *absent*, and it extends nothing."""
     checkins: Checkins = request.app.state.checkins
-    taken = await checkins.take(request.scope["state"][NODE], _report(body))
+    taken = await checkins.take(request.scope["state"][NODE], _report(body), _claim(body.api))
     if isinstance(taken, Reply):
         raise Refused(taken)
     return _out(taken)
+
+
+def _claim(said: NodeApiIn | None) -> Claim | None:
+    return Claim(said.certificate_sha256, said.url, said.port) if said else None
 
 
 def _report(body: CheckinIn) -> Report:
@@ -100,4 +116,5 @@ def _out(taken: Answer) -> CheckinOut:
         deadline=SignedDeadline(message=taken.message, signature=taken.signature),
         asks=list(taken.asks),
         next_in_s=taken.next_in_s,
+        api_problem=taken.api_problem,
     )

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 
 from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.endpoints import NodeTokenOut
 from bot.api.once import Repeat, once
 from bot.api.problems import FieldProblem, Refused
 from bot.api.routes.requests import Cursor, Limit, Named, done, found
@@ -17,7 +18,7 @@ from bot.rules.approval import DeciderFacts
 from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import Scope
 from bot.rules.switching import Order
-from bot.services import access, extending, switching
+from bot.services import access, extending, node_api, switching
 from bot.services import sessions as service
 from bot.services.commands import Done as WorkDone
 from bot.services.commands import Extend, Reply, Switch, Terminate
@@ -117,6 +118,24 @@ async def start(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
 async def restart(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
     """Restart its machine in place."""
     return await _switch_once(desk, who, session, Order.RESTART, key)
+
+
+@router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
+async def node_token(desk: AtDesk, who: Owner, session: Named) -> NodeTokenOut:
+    """Make the token that opens the API of its machine, for its owner. It is shown once; the one before is void."""
+    row = await _held(desk, who, session)
+    reply = await node_api.make_token(desk.ctx, row.id, who.actor)
+    made = reply.data.get("opened")
+    if not isinstance(made, node_api.Opened):
+        raise Refused(reply)
+    return NodeTokenOut(
+        code=reply.code,
+        sentence=reply.sentence,
+        session_id=row.id,
+        token=made.token,
+        url=made.url,
+        certificate_sha256=made.certificate,
+    )
 
 
 async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, key: str) -> JSONResponse:

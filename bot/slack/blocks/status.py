@@ -11,12 +11,13 @@ from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
 from bot.rules.wording import kept, unreconciled
 from bot.services.agents import agent_view
-from bot.services.connecting import fingerprint, ssh_command
+from bot.services.connecting import api_url, fingerprint, ssh_command
 from bot.services.holding import WAITS
 from bot.services.sessions import Status
 from bot.slack.blocks import owner, request
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section, when
 from ledger.models import Session
+from ledger.reads import SessionView
 from ledger.states import LIVE_SESSION
 
 
@@ -56,6 +57,7 @@ def status(
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
             if row.host_key:
                 lines.append(f"Host key {code(fingerprint(row.host_key))}.")
+            lines += _node_api(view)
         if row is not None and row.gate in WAITS and row.gate_note:
             lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
         if view.disk is not None:
@@ -69,6 +71,18 @@ def status(
             blocks.append(owner.end_button(view.session))
     blocks.append(context(f"Request {code(found.request.request.id)}"))
     return Message(clip(text, 3_900), tuple(blocks))
+
+
+def _node_api(view: SessionView) -> list[str]:
+    """Where the machine's own API is. Its token is never shown in Slack."""
+    node = view.node
+    url = api_url(view.instance, node) if view.instance is not None else None
+    if node is None or url is None:
+        return []
+    said = [f"API of its machine: {code(url, 400)}, certificate SHA-256 {code(node.api_certificate or '')}."]
+    if node.api_other is not None and node.api_other_at is not None:
+        said.append(f"Another one was named {when(node.api_other_at)}: {code(node.api_other)}. *Do not trust it.*")
+    return said
 
 
 def _countdown(session: Session, now: datetime) -> str:

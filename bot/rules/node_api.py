@@ -1,0 +1,91 @@
+"""The API that a machine's agent serves itself: what of its word is believed.
+
+A node says its port and its certificate and never where it is: the address is what the cloud says of the machine, so
+that no node can send callers anywhere else. The certificate that it named first is the one that is shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
+
+HTTPS_PORT: Final = 443
+MOST_PORT: Final = 65_535
+#: People are told of another certificate once, and of yet another one not sooner than this.
+TOLD_AGAIN: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a check-in says of the API: its address or only its port, and the SHA-256 of its certificate (hex)."""
+
+    certificate: str
+    url: str | None = None
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeApi:
+    """What is kept of it. `other` is a certificate that came in the place of the first one, told of at `other_at`."""
+
+    port: int | None = None
+    certificate: str | None = None
+    other: str | None = None
+    other_at: datetime | None = None
+
+
+class Declared(NamedTuple):
+    """What is kept now, why a claim was not taken ("" when it was), and whether people are told of a change."""
+
+    api: NodeApi
+    problem: str = ""
+    is_told: bool = False
+
+
+def declared(before: NodeApi, claim: Claim, host: str | None, now: datetime) -> Declared:
+    """Judge one claim of a machine that its cloud shows at `host`; None while nobody knows."""
+    port = _port(claim, host)
+    if isinstance(port, str):
+        return Declared(before, port)
+    certificate = claim.certificate.lower()
+    if before.certificate in (None, certificate):
+        return Declared(replace(before, port=port, certificate=certificate))
+    problem = "Another certificate was named before; people connect to that one only."
+    waits = before.other_at is not None and now - before.other_at < TOLD_AGAIN
+    if certificate == before.other or waits:
+        return Declared(before, problem)
+    return Declared(replace(before, other=certificate, other_at=now), problem, is_told=True)
+
+
+def _port(claim: Claim, host: str | None) -> int | str:
+    """The port that a claim names, or why it names none that can be believed."""
+    if claim.url is None:
+        return claim.port if claim.port is not None else "Say the port of the API, or its url."
+    try:
+        said = urlsplit(claim.url)
+        port = HTTPS_PORT if said.port is None else said.port
+    except ValueError:
+        return "The url cannot be read."
+    if said.scheme != "https":
+        return "The url must begin with https://."
+    if said.username is not None or said.path not in ("", "/") or said.query or said.fragment:
+        return "The url has a host and a port and nothing else."
+    if host is None or not _is_same(said.hostname or "", host):
+        return "The host of the url is not the address that the cloud shows for this machine; say the port only."
+    if not 0 < port <= MOST_PORT or claim.port not in (None, port):
+        return "The port of the API is unclear."
+    return port
+
+
+def _is_same(one: str, other: str) -> bool:
+    return _canonical(one) == _canonical(other)
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        return host.lower().rstrip(".")
