@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from sqlalchemy import Integer, Select, and_, bindparam, case, or_, select, update
+from sqlalchemy import Integer, Select, and_, bindparam, case, func, or_, select, union_all, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import Database
@@ -113,3 +113,11 @@ async def wake(tx: AsyncSession, model: type[Model], row_id: str, at: datetime) 
     await tx.execute(
         update(model).where(_key(model) == row_id, or_(model.due_at.is_(None), model.due_at > at)).values(due_at=at)
     )
+
+
+async def next_due(db: Database, after: datetime) -> datetime | None:
+    """When a request, a session, an instance or a message is due next after that moment; None when nothing is."""
+    tables: tuple[Any, ...] = (Request, Session, Instance, Notification)
+    soonest = union_all(*(select(func.min(one.due_at)).where(one.due_at > after) for one in tables))
+    async with db.read() as tx:
+        return min((found for found in (await tx.execute(soonest)).scalars() if found is not None), default=None)

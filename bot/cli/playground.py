@@ -25,6 +25,7 @@ from bot.services.invariants import Truth
 from bot.services.pacing import LedgerPacer
 from bot.slack.settings import SlackSettings
 from bot.wiring import assemble, close
+from ledger.claims import next_due
 from ledger.db import Database
 from migrations.run import upgrade
 from providers.registry import REGISTRY, sandboxes
@@ -51,6 +52,8 @@ TIMING = Timing(
     outbox_retry_s=0.5,
     pace=0.01,
 ).validated(practice=True)
+#: Real seconds that a stop of the clock waits for the ticker, and for one that did not end in them the last time.
+PASS_S, IMPATIENT_S = 2.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +140,35 @@ def _context(
 async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> AsyncIterator[Bot]:
     await _migrate(ctx.db)
 
-    async def hurry(_seconds: float) -> None:
-        for hint in (ctx.hints.requests, ctx.hints.instances, ctx.hints.sessions, ctx.hints.sweep, ctx.hints.outbox):
-            hint.set()
-
     with listen("127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         bot = Bot(replace(ctx, node_url=url), slack)
         if not workspace.app_token:
             workspace.request_url = f"{url}{SLACK_PATH}"
-        workspace.on_travel.append(hurry)
+        _travels(workspace, bot)
         try:
             await bot.start()
             async with http(bot.asgi, listening):
                 yield bot
         finally:
             await bot.stop()
+
+
+def _travels(workspace: Workspace, bot: Bot) -> None:
+    """Where the page's clock stops on its way: at whatever is due, for a pass of the ticker."""
+    clock, patience = bot.ctx.clock, [PASS_S]
+
+    async def due_in() -> float | None:
+        now = clock.now()
+        due_at = await next_due(bot.ctx.db, now)
+        return (due_at - now).total_seconds() if due_at is not None else None
+
+    async def look(passed_s: float) -> None:
+        # A cloud that hangs is waited for once, not at each of a hundred stops.
+        patience[0] = PASS_S if await bot.ticker.pass_over(passed_s, patience[0]) else IMPATIENT_S
+
+    workspace.due_in = due_in
+    workspace.on_travel.append(look)
 
 
 async def _migrate(db: Database) -> None:

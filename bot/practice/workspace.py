@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from bot.clock import SystemClock
 from bot.practice.faults import FaultPlan
+from bot.practice.journey import step_s
 from bot.practice.limits import RateLimits
 from bot.practice.manifest import load_manifest
 from bot.practice.model import (
@@ -42,6 +44,8 @@ PEOPLE: Final = (
     ("U0DAVE", "dave", "Dave Petrov", "outsider"),
 )
 TravelHook = Callable[[float], Awaitable[None]]
+#: How many seconds from now something of the app is due; None when nothing is.
+DueHook = Callable[[], Awaitable[float | None]]
 
 
 class Workspace:
@@ -81,6 +85,8 @@ class Workspace:
         self.faults = FaultPlan()
         self.signal = Signal()
         self.on_travel: list[TravelHook] = []
+        self.due_in: DueHook | None = None
+        self._journey = asyncio.Lock()
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.usergroups: dict[str, Usergroup] = {}
@@ -122,14 +128,24 @@ class Workspace:
         self.signal.notify()
 
     async def travel(self, seconds: float) -> None:
-        """Move the clock forward and tell whoever subscribed in `on_travel`. TypeError when the clock cannot move."""
+        """Move the clock forward in steps, and tell whoever subscribed in `on_travel` after each of them.
+
+        A step ends at whatever is due next as far as `due_in` knows, so that a warning is given before the end that it
+        warns of. One journey follows the other. TypeError when the clock cannot move.
+        """
         move = getattr(self.clock, "travel", None)
         if move is None:
             raise TypeError("this workspace's clock cannot travel: build it with bot.clock.TravelClock")
-        move(seconds)
-        for hook in self.on_travel:
-            await hook(seconds)
-        self.changed()
+        async with self._journey:
+            left_s, steps = seconds, 0
+            while steps == 0 or left_s > 0:
+                due_in_s = await self.due_in() if self.due_in is not None else None
+                going_s = step_s(left_s, due_in_s, steps)
+                move(going_s)
+                for hook in self.on_travel:
+                    await hook(going_s)
+                left_s, steps = left_s - going_s, steps + 1
+                self.changed()
 
     def next_ts(self) -> str:
         """A message's name: seconds with six decimals, unique and growing."""

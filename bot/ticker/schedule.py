@@ -48,16 +48,22 @@ class _Loop:
 
     job: Job
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    rested: asyncio.Event = field(default_factory=asyncio.Event)
     failures: int = 0
-    busy: bool = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is under way."""
+        return not self.rested.is_set()
 
     async def forever(self, stopping: asyncio.Event) -> None:
+        self.rested.set()
         while not stopping.is_set():
             await self.wake.wait()
             self.wake.clear()
-            self.busy = True
+            self.rested.clear()
             await self.once(stopping)
-            self.busy = False
+            self.rested.set()
 
     async def once(self, stopping: asyncio.Event) -> None:
         """Work until there is nothing left. An error is logged and tried again at the next tick."""
@@ -85,10 +91,20 @@ class _Crew:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.loops = [_Loop(job) for _ in range(job.width)]
+        self.waited_s = 0.0
 
     def call(self) -> None:
         """Wake one loop that is free. When none is, the first one looks again as soon as it is."""
         next((loop for loop in self.loops if not loop.busy), self.loops[0]).wake.set()
+
+    def moved(self, passed_s: float) -> None:
+        """Wake one when the clock, moved by hand, went over the job's pace since it was last woken so."""
+        self.waited_s += passed_s
+        if self.waited_s >= self.job.every_s:
+            self.waited_s = 0.0
+            if self.job.hurry is not None:
+                self.job.hurry()
+            self.call()
 
     async def ring(self) -> None:
         """The scheduler's call. A coroutine, because the scheduler runs plain functions in threads of its own."""
@@ -128,6 +144,22 @@ class Ticker:
             wanted = [crew for crew in self._crews if any(hint is mine for mine in crew.job.hints)]
             self._tasks.append(asyncio.create_task(_pass_on(hint, wanted), name="job-hint"))
         self._scheduler.start()
+
+    async def pass_over(self, passed_s: float, limit_s: float) -> bool:
+        """The clock was moved by `passed_s`: let every job look whose pace that fills, and wait until all are done.
+
+        False when they were not after `limit_s` real seconds; they go on then.
+        """
+        for crew in self._crews:
+            crew.moved(passed_s)
+        try:
+            async with asyncio.timeout(limit_s):
+                while (loop := next((one for one in self._loops if one.busy or one.wake.is_set()), None)) is not None:
+                    await asyncio.sleep(0)  # One that was only called has not begun yet.
+                    await loop.rested.wait()
+                return True
+        except TimeoutError:
+            return False
 
     async def stop(self, grace_s: float = 30.0) -> None:
         """Take no new work, let running claims finish for at most `grace_s`, then cancel what is left."""

@@ -267,6 +267,16 @@ async def test_only_a_travelling_clock_travels(workspace: Workspace) -> None:
     workspace.on_travel.append(hook)
     await workspace.travel(60)
     assert heard == [60]
+    due = iter([None, 90.0, 0.2, 90_000.0])
+    began = workspace.clock.now()
+
+    async def due_in() -> float | None:
+        return next(due)
+
+    workspace.due_in, heard = due_in, []
+    await workspace.travel(1000)
+    assert heard == [600, 90, 1, 309]  # One stride, what is due, what is due at once, and what is left.
+    assert 1000 <= (workspace.clock.now() - began).total_seconds() < 1010
     from_base = workspace.clock
     assert isinstance(from_base, TravelClock)
     workspace.clock = from_base._base

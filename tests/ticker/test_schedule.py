@@ -180,3 +180,33 @@ async def test_a_run_that_hangs_leaves_room_for_others_and_no_more_than_the_widt
     await work.until(3)
     await ticker.stop()
     assert work.most_at_once == 2
+
+
+async def test_a_clock_moved_by_hand_wakes_each_job_at_its_pace_and_waits_for_what_that_makes() -> None:
+    hint = asyncio.Event()
+    often, hourly, follows, hurried = Work(), Work(), Work(), []
+
+    async def makes_work() -> int:
+        hint.set()
+        return await often()
+
+    ticker = Ticker(
+        [
+            Job("often", makes_work, 10, drain=False, hurry=lambda: hurried.append(1)),
+            Job("hourly", hourly, NEVER_S),
+            Job("follows", follows, NEVER_S * 9, (hint,)),
+        ]
+    )
+    ticker.start()
+    await follows.until(1)
+    assert await ticker.pass_over(600, SOON_S)
+    before = (often.runs, hourly.runs, follows.runs)
+    for _ in range(6):
+        assert await ticker.pass_over(600, SOON_S)
+    assert (often.runs - before[0], hourly.runs - before[1], len(hurried)) == (6, 1, 7)
+    assert follows.runs > before[2]
+    hourly.gate.clear()
+    assert not await ticker.pass_over(NEVER_S, 0.001)
+    hourly.gate.set()
+    assert await ticker.pass_over(0, SOON_S)
+    await ticker.stop()

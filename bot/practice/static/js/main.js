@@ -18,11 +18,19 @@ const TRAVEL = [["+10 min", 600], ["+1 h", 3600], ["+12 h", 43200]];
 const title = h("div", { class: "title" });
 const tabs = h("div", { class: "tabs", role: "tablist", hidden: true });
 const clock = h("time", { class: "clock" });
-const travel = h("div", { class: "travel", role: "group", "aria-label": "Time travel" }, icon(ICONS.clock), clock,
-  TRAVEL.map(([words, seconds]) => h("button", { type: "button", class: "btn tiny", title: `Move the workspace's clock ${words}`, onclick: async () => { const moved = await act("travel", { seconds }); if (moved) toast(`It is now ${fullTime(moved.now)} in this workspace.`); } }, words)));
+const jumps = TRAVEL.map(([words, seconds]) => h("button", { type: "button", class: "btn tiny", title: `Move the workspace's clock ${words}; what comes due on the way happens then`, onclick: () => jump(seconds) }, words));
+const travel = h("div", { class: "travel", role: "group", "aria-label": "Time travel" }, icon(ICONS.clock), clock, jumps);
 const raw = h("button", { type: "button", class: "btn tiny", "aria-pressed": "false", onclick: () => look({ drawer: !store.drawer, thread: null }) }, icon(ICONS.code), "Raw JSON");
 const menu = h("button", { type: "button", class: "icon-btn menu-btn", "aria-label": "Channels and people", onclick: () => look({ menu: !store.menu }) }, icon(ICONS.menu));
 const bar = h("header", { class: "topbar" }, menu, title, h("div", { class: "topbar-right" }, travel, raw));
+
+/** The clock goes from one thing that is due to the next, so half a day takes a few seconds. */
+async function jump(seconds) {
+  for (const button of jumps) button.disabled = true;
+  const moved = await act("travel", { seconds });
+  for (const button of jumps) button.disabled = false;
+  if (moved) toast(`It is now ${fullTime(moved.now)} in this workspace.`);
+}
 
 function drawBar(place) {
   const members = place.members?.length ?? 0;
