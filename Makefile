@@ -32,7 +32,7 @@ $(VENV)/clients/.ready: tests/clients/requirements.txt $(READY)
 	$(BIN)/uv pip sync --quiet --python $(VENV)/clients/bin/python $<
 	@touch $@
 
-demo: $(READY) ## Try it: prints one address to open; Ctrl-C ends it.
+demo: $(READY) ## Try it: prints the address to open, and a line for the command line and REST; Ctrl-C ends it.
 	@exec $(BIN)/gpu-shopper demo $(ARGS)
 
 test: $(READY) ## Run every test, with the coverage gates.

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import typer
 
 from bot import logs
-from bot.cli.playground import playground
+from bot.cli.door import KEY, URL
+from bot.cli.playground import ALICE, playground
 from bot.cli.shared import console, fail, private_umask
 from bot.cli.walk import walk
 from bot.main import stop_on_signals
+from bot.services.consumers import NewKey, create
+from bot.services.context import Context
+from ledger.values import Actor, ActorKind
 
 PORT = 8077
 #: Long enough to watch a machine boot; the headless walk has nobody who watches.
@@ -50,14 +55,24 @@ async def _interactive(port: int | None, seed: int) -> None:
 async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
     """Serve the page until the event is set. OSError when the port is taken."""
     async with playground(port=port, seed=seed, boot_s=BOOT_S) as running:
-        out = console()
-        out.print(f"\n  Open [bold]{running.url}/[/bold]\n")
-        out.print('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"', markup=False)
-        out.print("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.")
-        out.print(f"  The REST API's own pages: {running.ctx.node_url}/docs", markup=False)
-        out.print("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
+        key = await _key(running.ctx)
+        # Copied lines stay in one piece, however narrow the terminal is.
+        out = partial(console().print, soft_wrap=True, markup=False, highlight=False)
+        out(f"\n  Open {running.url}/\n", style="bold")
+        out('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"')
+        out("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.\n")
+        out("  The same as a program or at another terminal, as Alice too, with a key of this run alone:\n")
+        out(f"export {URL}={running.ctx.node_url} {KEY}={key}\n")
+        out(f"  then  gpu-shopper inventory --gpu 4090   and   {running.ctx.node_url}/docs  for the REST API.")
+        out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
         await stopping.wait()
-        out.print("  Stopping.")
+        out("  Stopping.")
+
+
+async def _key(ctx: Context) -> str:
+    """An API key of Alice, good until the demonstration ends."""
+    made = await create(ctx.db, ctx.labels, NewKey(ALICE, days=1), Actor(ActorKind.OPERATOR, "demo"), ctx.clock.now())
+    return str(made.data["token"])
 
 
 async def _headless(seed: int) -> int:

@@ -34,8 +34,14 @@ from providers.sandbox.engine import SandboxCloud, SandboxTiming, truth
 
 MANIFEST = Path(__file__).resolve().parents[2] / "manifest.yml"
 DEPLOYMENT = "try1"
+#: Alice at a terminal or in a program: the same person as in the practice workspace.
+ALICE = "operator:alice"
 #: Bob and Carol of the practice workspace decide; its #gpu channel hears what operators must know.
-POLICY = Policy(approvers=("U0BOB", "U0CAROL"), webhook_networks=("127.0.0.0/8", "::1/128"))
+POLICY = Policy(
+    approvers=("U0BOB", "U0CAROL"),
+    same_person=(("U0ALICE", ALICE),),
+    webhook_networks=("127.0.0.0/8", "::1/128"),
+)
 OPERATORS_CHANNEL = "C0GPU"
 #: Everything within seconds: stand-ins do not lag, and people do not like to wait for a demonstration.
 TIMING = Timing(
