@@ -141,7 +141,8 @@ async def test_the_page_the_api_and_a_key_that_works_are_announced(capsys: pytes
             while "Ctrl-C" not in said:
                 said += capsys.readouterr().out
                 await asyncio.sleep(0.01)
-        found = re.search(r"^export GPU_SHOPPER_URL=(http://127\.0\.0\.1:\d+) GPU_SHOPPER_API_KEY=(\S+)$", said, re.MULTILINE)
+        line = r"^export GPU_SHOPPER_URL=(http://127\.0\.0\.1:\d+) GPU_SHOPPER_API_KEY=(\S+)$"
+        found = re.search(line, said, re.MULTILINE)
         assert found is not None, said
         async with httpx.AsyncClient(base_url=found[1], headers={"Authorization": f"Bearer {found[2]}"}) as http:
             listed = await http.get("/api/v1/sessions")
