@@ -120,13 +120,13 @@ async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
     return (await _session_views(tx, [session]))[0]
 
 
-async def session_views(tx: AsyncSession, *, owner: str | None = None, limit: int = 50) -> list[SessionView]:
-    """Live sessions, the soonest to end first; of one owner when `owner` is given."""
+async def session_views(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[SessionView]:
+    """Live sessions, the soonest to end first; of everybody when `whose` is None."""
     # The databases disagree on where NULL sorts; a session whose end is not fixed yet comes last on both.
     soonest = (Session.deadline.is_(None), Session.deadline, Session.id)
     query = select(Session).where(Session.state.in_(LIVE_SESSION)).order_by(*soonest).limit(limit)
-    if owner is not None:
-        query = query.where(Session.owner == owner)
+    if whose is not None:
+        query = query.where(whose.where(Session.owner))
     return await _session_views(tx, (await tx.scalars(query)).all())
 
 
@@ -215,16 +215,16 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     return found
 
 
-async def pending_requests(tx: AsyncSession, *, requester: str | None = None, limit: int = 50) -> list[Request]:
-    """Requests that wait for offers or for a decision, oldest first."""
+async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
+    """Requests that wait for offers or for a decision, oldest first; of everybody when `whose` is None."""
     query = (
         select(Request)
         .where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
         .order_by(Request.created_at)
         .limit(limit)
     )
-    if requester is not None:
-        query = query.where(Request.requester == requester)
+    if whose is not None:
+        query = query.where(whose.where(Request.requester))
     return list(await tx.scalars(query))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ import yaml
 from bot import logs
 from bot.api.schemas import Page, RequestOut, RequestSummary, SessionOut
 from bot.cli.door import Door, spoken
-from bot.cli.screen import ask, fail
+from bot.cli.screen import ask, at_terminal, fail
 from bot.cli.telling import show, tell
 from bot.cli.views import told_request, told_requests, told_session
 from bot.services.told import Told
@@ -26,6 +26,7 @@ provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completi
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
 ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
+_SAID = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
 POLL_S = 1.0
 #: States of a request in which it goes on by itself or by a person.
 OPEN = frozenset({"quoting", "pending", "approved"})
@@ -74,7 +75,8 @@ def provision(
         "consumer": consumer,
         "ssh_public_key": ssh_key and _text_of(ssh_key),
     }
-    document = _document(" ".join(words or ()), job, {name: value for name, value in given.items() if value})
+    given = {"words": line_of(words or ()), **given}
+    document = _document(job, {name: value for name, value in given.items() if value})
     if dry_run:
         planned = spoken(lambda door: door.post("/plans", document))
         show(planned["estimate"] if as_json else Told.model_validate(planned["told"]))
@@ -84,16 +86,18 @@ def provision(
         raise typer.Exit(ended)
 
 
+def line_of(words: Sequence[str]) -> str:
+    """Words as one line of the language. The shell took the quotes of `for="a try"` away; they come back."""
+    said = (_SAID.fullmatch(word) for word in words)
+    return " ".join(f'{one[1]}="{one[2]}"' if one else word for one, word in zip(said, words, strict=True))
+
+
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _document(words: str, file: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The job from one place: words, or a file that options add to, or options alone."""
-    if words and (file or given):
-        fail("Say the job in words, or with options and a file.", 2)
-    if words:
-        return {"words": words}
+def _document(file: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The job: a file, if there is one, and what words and options add to it or say instead."""
     if not file:
         return given
     try:
@@ -115,7 +119,7 @@ def _text_of(file: str) -> str:
 async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
     if not document:
         fail("Say which GPU and for how long, such as --gpu 4090 --hours 2, or what runs.", 2)
-    if sys.stdin.isatty() and sys.stdout.isatty() and not as_json and "offer" not in document:
+    if at_terminal() and not as_json and "offer" not in document:
         document = await _choose(door, document)
     made = await door.post("/sessions", document, again)
     typer.echo(made["sentence"], err=as_json)
@@ -139,7 +143,7 @@ async def _choose(door: Door, document: dict[str, Any]) -> dict[str, Any]:
     if not said:
         return document
     chosen = offers.get(said, said)
-    return {"words": f"{document['words']} offer={chosen}"} if "words" in document else {**document, "offer": chosen}
+    return {**document, "offer": chosen}
 
 
 def chosen_of(offers: Mapping[str, str], question: str, default: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from bot.cli.asking import Json, Named, plain_id
 from bot.cli.door import spoken
 from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import show
+from bot.rules.wording import rate
 from bot.services.told import TextTable, Told
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
@@ -35,7 +37,7 @@ def instances(
     found = spoken(lambda door: door.get("/instances", live="false" if over else "true", limit=most))
     head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
     rows = tuple(
-        (one["id"], one["state"], one["cloud"], one["ref"] or "-", one["price_usd_h"], one["session_id"], one["name"])
+        (one["id"], one["state"], one["cloud"], one["ref"] or "-", _rate(one), one["session_id"], one["name"])
         for one in found
     )
     show(found if as_json else _table(head, rows, "There are no instances."))
@@ -127,6 +129,10 @@ def audit(
     typer.echo(f"{len(found['events'])} events, {found['sealed']} sealed, the chain is whole.", err=True)
 
 
+def _rate(one: Any) -> str:
+    return rate(Decimal(one["price_usd_h"]))
+
+
 def _strays(*, as_json: bool) -> None:
     found = spoken(lambda door: door.get("/strays"))
     if as_json:
@@ -138,7 +144,7 @@ def _strays(*, as_json: bool) -> None:
 def _line(one: Any) -> str:
     """A stray on one line: its id is what an operator copies."""
     since = one["first_seen_at"].replace("T", " ")[:16]
-    where = f"{one['cloud']} {one['ref']}  ${one['price_usd_h']}/h  first seen {since} UTC"
+    where = f"{one['cloud']} {one['ref']}  {_rate(one)}  first seen {since} UTC"
     return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
 
 

@@ -41,6 +41,20 @@ def ask(question: str, default: str | None = None, *, show_default: bool = True,
         signal.signal(signal.SIGINT, before)
 
 
+def at_terminal() -> bool:
+    """Whether a person is there to be asked: neither what they type nor what they read is piped."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def agreed(question: str) -> bool:
+    """Whether the person at the terminal says yes; Enter alone means no."""
+    while True:
+        said = ask(f"{question} [y/N]", "", show_default=False).lower()
+        if said in ("", "n", "no", "y", "yes"):
+            return said.startswith("y")
+        typer.echo("Say y or n.")
+
+
 def _interrupted() -> bool:
     """Whether Ctrl-C was pressed since the last wait: the loop noted it as a cancellation that no wait has met yet."""
     try:

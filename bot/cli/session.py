@@ -9,9 +9,10 @@ from typer.core import TyperGroup
 
 from bot.api.schemas import SessionOut
 from bot.cli.asking import Json, plain_id
-from bot.cli.door import spoken
+from bot.cli.door import Door, spoken
+from bot.cli.screen import agreed, at_terminal
 from bot.cli.telling import show as print_answer
-from bot.cli.views import told_session
+from bot.cli.views import end_question, told_session
 from bot.services.told import Told
 
 
@@ -31,6 +32,9 @@ app = typer.Typer(
 extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
     typer.Typer(add_completion=False) for _ in range(6)
 )
+
+#: States of a session in which there is something to end.
+ENDABLE = frozenset({"queued", "provisioning", "running", "stopped"})
 
 Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
 Ended = Annotated[
@@ -109,10 +113,24 @@ def token(session: Named, as_json: Json = False) -> None:
 
 @app.command("terminate")
 @shutdown_app.command()
-def shutdown(session: Ended, as_json: Json = False) -> None:
+def shutdown(
+    session: Ended,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first; nothing is asked of a program.")] = False,
+    as_json: Json = False,
+) -> None:
     """End the session now; it is confirmed when its cloud no longer lists it. What is not ours is left alone."""
-    ended = spoken(lambda door: door.delete(f"/sessions/{plain_id(session)}"))
+    asks = at_terminal() and not (yes or as_json)
+    ended = spoken(lambda door: _shut_down(door, plain_id(session), asks=asks))
     print_answer(ended if as_json else Told(sentences=(ended["sentence"],)))
+
+
+async def _shut_down(door: Door, named: str, *, asks: bool) -> Any:
+    if asks:
+        found = SessionOut.model_validate(await door.get(f"/sessions/{named}"))
+        if found.state in ENDABLE and not agreed(end_question(found)):
+            typer.echo("Nothing has ended.")
+            raise typer.Exit(1)
+    return await door.delete(f"/sessions/{named}")
 
 
 def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:

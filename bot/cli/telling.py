@@ -6,22 +6,25 @@ import json
 from typing import Any
 
 import typer
-from rich.cells import cell_len
 from rich.markup import escape
-from rich.table import Table
 
 from bot import logs
+from bot.cli.layout import lines
 from bot.cli.screen import console
 from bot.services.told import TextTable, Told
-
-#: Columns whose cells are read and not typed, and the least width of one.
-LEAST = 14
-PROSE = frozenset({"why", "reason", "marks", "region", "range", "until", "made", "ends", "name"})
 
 
 def plain(text: str) -> str:
     """Foreign text for a terminal: no secret, no escape sequence, no markup."""
-    return escape(logs.visible(logs.redact(text)))
+    return escape(_visible(text))
+
+
+def _visible(text: str) -> str:
+    return logs.visible(logs.redact(text))
+
+
+def _safe(table: TextTable) -> TextTable:
+    return TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
 
 
 def tell(told: Told) -> None:
@@ -30,22 +33,12 @@ def tell(told: Told) -> None:
     if told.lead:
         out.print(plain(told.lead))
     for table in told.tables:
-        out.print(_drawn(table, out.width))
+        if table.title:
+            out.print(plain(table.title), style="italic")
+        for line in lines(_safe(table), out):
+            out.print(line)
     for sentence in told.sentences:
         out.print(plain(sentence))
-
-
-def _drawn(table: TextTable, width: int) -> Table:
-    """Names and ids are typed again, so nothing is shortened: prose gives way first, and what is left is folded."""
-    shown = Table(title=table.title or None, title_justify="left", box=None)
-    columns = list(zip(table.head, zip(*table.rows, strict=True), strict=True)) if table.rows else []
-    typed = sum(max(map(cell_len, (name, *cells))) + 2 for name, cells in columns if name not in PROSE)
-    fits = typed + LEAST * sum(name in PROSE for name in table.head) <= width
-    for name in table.head:
-        shown.add_column(name, no_wrap=fits and name not in PROSE, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(plain(cell) for cell in row))
-    return shown
 
 
 def show(what: Any) -> None:

@@ -11,6 +11,7 @@ from bot.api.schemas import RequestOut, RequestSummary, SessionOut
 from bot.rules.wording import hours, kept, rate, unreconciled, usd
 from bot.services.told import TextTable, Told
 from ledger.values import short_id
+from providers import known, profile
 
 OPTIONS = ("#", "offer", "GPU", "region", "per hour", "expected", "worst", "why")
 
@@ -135,6 +136,14 @@ def _node_api(found: NodeApiOut, session: str) -> list[str]:
     made = f" (the last one was made {when(found.token_made_at)})" if found.token_made_at else ""
     said.append(f"gpu-shopper session token {session} makes its token and shows it once{made}.")
     return said
+
+
+def end_question(one: SessionOut) -> str:
+    """What is asked before a session ends: what it is, what it has cost, and what is lost."""
+    where = f" at {one.cloud}" if one.cloud else ""
+    what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} of {one.owner}, {one.state}, {usd(one.cost_usd)} so far"
+    lost = profile.load(one.cloud).over if one.cloud in known.names() else ""
+    return f"End session {short_id(one.id)} now: {what}? {lost}".rstrip()
 
 
 def _rate(price_usd_h: Decimal | None) -> str:

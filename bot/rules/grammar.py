@@ -19,6 +19,7 @@ from bot.rules.grammar_plain import (
     read_cloud,
     read_delegate,
     read_done,
+    read_end,
     read_id,
     read_key,
     read_nothing,
@@ -80,8 +81,11 @@ _NUMBER = re.compile(r"\d+")
 _UNITS = re.compile(r"h|hrs?|hours?|m|mins?|minutes?|d|days?|gb|g|x.*", re.IGNORECASE)
 
 
-def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
-    """Read what somebody typed after `/gpu`. Nothing typed is `help`."""
+def parse(text: str, policy: Policy | None = None, more: Iterable[tuple[str, str]] = ()) -> Command | GrammarError:
+    """Read what somebody typed after `/gpu`. Nothing typed is `help`.
+
+    `more` are further words with their values, as in `said`; an error in the nth is at the place `len(text) + n`.
+    """
     line = clean(text)
     if looks_private(line):  # It is not repeated: an answer may be seen by others, a private key by nobody.
         message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
@@ -92,7 +96,8 @@ def parse(text: str, policy: Policy | None = None) -> Command | GrammarError:
         if not words:
             return Command("help")
         sub = _subcommand(words[0])
-        return _READERS[sub.shape](sub, words[1:], line, policy or Policy())
+        added = [_pair(key, clean(value), len(text) + place) for place, (key, value) in enumerate(more, 1)]
+        return _READERS[sub.shape](sub, [*words[1:], *added], line, policy or Policy())
     except UnclosedQuote as error:
         return GrammarError(line[error.position :], error.position, "This quote is not closed.", sub.example, line)
     except Wrong as error:
@@ -209,6 +214,7 @@ _READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Comman
     Shape.CHOICE: read_choice,
     Shape.MORE: _read_more,
     Shape.DONE: read_done,
+    Shape.END: read_end,
     Shape.DELEGATE: read_delegate,
     Shape.REASON: read_reason,
 }

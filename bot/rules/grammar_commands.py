@@ -17,6 +17,7 @@ class Shape(StrEnum):
     NOTHING = "nothing"
     MORE = "more"
     DONE = "done"
+    END = "end"
     CHOICE = "choice"
     DELEGATE = "delegate"
     REASON = "reason"
@@ -66,7 +67,14 @@ SUBCOMMANDS: tuple[Subcommand, ...] = (
     ),
     Subcommand("list", "list", "Your open requests and running machines.", "list", Shape.NOTHING, ("ls",)),
     Subcommand("status", "status ID", "One request or machine in detail.", "status 4k7m2p", Shape.ID),
-    Subcommand("terminate", "terminate ID", "End a machine.", "terminate 4k7m2p", Shape.ID, ("destroy", "kill")),
+    Subcommand(
+        "terminate",
+        "terminate ID [now]",
+        "End a machine: asks first what you mean, with its cost; `now` does not ask.",
+        "terminate 4k7m2p",
+        Shape.END,
+        ("destroy", "kill"),
+    ),
     Subcommand(
         "extend",
         "extend ID HOURS [REASON]",

@@ -23,8 +23,9 @@ class Command:
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
-    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`. Of
-    `delegate`, `action` is `set`, `list` or `off`, `target` a person's reference and `day` the last day.
+    is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`; of
+    `terminate`, `action` is `now` when nothing shall be asked. Of `delegate`, `action` is `set`, `list` or `off`,
+    `target` a person's reference and `day` the last day.
     """
 
     name: str
@@ -80,6 +81,15 @@ def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
             raise Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.")
         found[kind] = value
     return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
+
+
+def read_end(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+    """An id, and whether to end it without a question."""
+    if len(words) > 1 and words[1].value.lower().lstrip("-") not in ("now", "yes"):
+        raise Wrong(words[1], f"{sub.name} takes one id, and now after it to be asked nothing.")
+    if len(words) > 2:
+        raise Wrong(words[2], f"{sub.name} takes one id, and now after it to be asked nothing.")
+    return replace(read_id(sub, words[:1], line, policy), action="now" if words[1:] else "")
 
 
 def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from bot.rules import mounts
-from bot.rules.grammar import Command, GrammarError, parse, said
+from bot.rules.grammar import GrammarError, parse, said
 from bot.rules.job import job_request
 from bot.rules.policy import Policy
 from bot.services import keys
@@ -53,7 +53,7 @@ class JobDocument(_Strict):
 
     words: Annotated[str, Field(max_length=4000)] | None = Field(
         default=None,
-        description="The whole job in one line of the /gpu language instead of the other fields: 8xA100 6h max=$50.",
+        description="The job in one line of the /gpu language, to which other fields may add: 8xA100 6h max=$50.",
     )
     resources: Resources = Resources()
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(
@@ -120,14 +120,15 @@ class BadJob(ValueError):
 def read_job(document: JobDocument, policy: Policy, command: str = "provision") -> JobRequest:
     """The request that a document describes, read by the language of `/gpu`. Raises `BadJob`."""
     pairs = list(_pairs(document, policy))
-    if document.words is not None:
-        if pairs:
-            raise BadJob(GrammarError.code, "words", f"words say the whole job; leave out {pairs[0][0]}.")
-        parsed: Command | GrammarError = parse(f"{command} {document.words}", policy)
+    more, line = [(word, value) for _, word, value in pairs], ""
+    if document.words is None:
+        parsed = said(command, more, policy)
     else:
-        parsed = said(command, [(word, value) for _, word, value in pairs], policy)
+        line = f"{command} {document.words}"
+        parsed = parse(line, policy, more)
     if isinstance(parsed, GrammarError):
-        field = pairs[parsed.position - 1][0] if 0 < parsed.position <= len(pairs) else ""
+        place = parsed.position - len(line)
+        field = pairs[place - 1][0] if 0 < place <= len(pairs) else ""
         raise BadJob(parsed.code, field or ("words" if document.words else ""), parsed.message)
     if parsed.args is None:
         raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")

@@ -90,7 +90,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
 
 def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
     clouds = job.candidates or tuple(ctx.providers)
-    sentence = f"Request {short_id(request_id)}: asking {', '.join(clouds)} for offers; they will be shown here."
+    sentence = f"Request {short_id(request_id)}: asking {', '.join(clouds)} for offers."
     return Reply(True, "submitted", sentence, {"request_id": request_id})
 
 

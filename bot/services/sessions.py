@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 
 from bot.rules.end_codes import COMPLETED, WORK_FAILED
 from bot.rules.switching import Order
@@ -11,6 +12,7 @@ from bot.services import access, holding, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
+from bot.services.metering import cost_now
 from ledger.events import announce, record
 from ledger.lookups import instances_of_session, open_instances_of_session
 from ledger.models import Request, Session
@@ -30,6 +32,9 @@ from ledger.values import Actor, ActorKind, short_id
 from ledger.writes import Tx, amend
 from providers import profile
 
+NO_SESSION = Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
+NOT_YOURS = "Only its owner or an approver can end this session."
+
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -48,10 +53,10 @@ class Status:
 
 
 async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
-    """Everybody's sessions and requests, or only those of one person."""
-    owner = actor.ref if actor else None
+    """Everybody's sessions and requests, or only those of one person, under each of their names."""
     async with ctx.db.read() as tx:
-        return Overview(tuple(await session_views(tx, owner=owner)), tuple(await pending_requests(tx, requester=owner)))
+        whose = await access.mine(tx, ctx.policy, actor) if actor else None
+        return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))
 
 
 async def status(ctx: Context, text: str) -> Status:
@@ -65,6 +70,37 @@ async def status(ctx: Context, text: str) -> Status:
 async def terminate(ctx: Context, command: Terminate) -> Reply:
     """End a session now. Its owner may, and approvers may; what it cost is booked when its end is proved."""
     return await _end(ctx, command, "asked", command.reason.strip() or "Ended on request.")
+
+
+@dataclass(frozen=True, slots=True)
+class Stakes:
+    """What ending a session now means: what it is, what it has cost in dollars, and what is lost with it."""
+
+    view: SessionView
+    cost_usd: Decimal
+    lost: str
+
+
+async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
+    """What `terminate` would end, for the question before it; its refusal where it would refuse. Changes nothing."""
+    try:
+        async with ctx.db.read() as tx:
+            _, session = await resolve(tx, command.session)
+            if session is None:
+                return NO_SESSION
+            if not await access.may_act(tx, ctx.policy, session, command.decider):
+                return Reply(False, "not_yours", NOT_YOURS, {"session_id": session.id})
+            rows = await open_instances_of_session(tx, session.id)
+            view = await session_view(tx, session.id)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    held = holding.waiting(rows)
+    if session.state not in ENDABLE and not held:
+        return _ending_already(session.id, session.state)
+    clouds = sorted({row.cloud for row in rows} & ctx.providers.keys())
+    lost = [profile.load(cloud).over for cloud in clouds]
+    lost += ["Its end waits for a checkpoint: ended now, it is not waited for."] if held else []
+    return Stakes(view, cost_now(ctx, view, ctx.clock.now()), " ".join(filter(None, lost)))
 
 
 async def done(ctx: Context, command: Done) -> Reply:
@@ -135,10 +171,10 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
         async with ctx.db.write() as tx:
             _, session = await resolve(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
+                return NO_SESSION
             data = {"session_id": session.id}
             if not await access.may_act(tx, ctx.policy, session, facts):
-                return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
+                return Reply(False, "not_yours", NOT_YOURS, data)
             if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE:
                 return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
@@ -156,9 +192,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove as stale:
-        over = stale.now in (SessionState.TERMINATED, SessionState.FAILED)
-        word = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
-        return Reply(False, "already_ending", f"Session {short_id(stale.row_id)} {word}.", {"session_id": stale.row_id})
+        return _ending_already(stale.row_id, SessionState(stale.now))
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     confirmed = "it is confirmed when the cloud no longer lists it"
@@ -167,3 +201,9 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     lost = "".join(f" {profile.load(cloud).over}" for cloud in clouds).rstrip()
     short = short_id(session.id)
     return Reply(True, "terminating", f"The end of session {short} is ordered; {confirmed}.{lost}", data)
+
+
+def _ending_already(session_id: str, state: SessionState) -> Reply:
+    over = state in (SessionState.TERMINATED, SessionState.FAILED)
+    word = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
+    return Reply(False, "already_ending", f"Session {short_id(session_id)} {word}.", {"session_id": session_id})

@@ -38,6 +38,7 @@ from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.comparison import comparison
+from bot.slack.blocks.ending import end_question
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
 from bot.slack.blocks.parts import channel, code
@@ -149,7 +150,13 @@ async def _status(desk: Desk, job: Job, parsed: Command) -> None:
 
 async def _terminate(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
-    await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(parsed.target, facts))))
+    order = Terminate(parsed.target, facts)
+    if parsed.action == "now":
+        await desk.say(job, answer(await sessions.terminate(desk.ctx, order)))
+        return
+    found = await sessions.before_end(desk.ctx, order)
+    now = desk.ctx.clock.now()
+    await desk.say(job, answer(found) if isinstance(found, Reply) else end_question(found, now))
 
 
 async def _extend(desk: Desk, job: Job, parsed: Command) -> None:

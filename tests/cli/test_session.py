@@ -103,6 +103,26 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     assert "no list of entries" in said("export", "--file", str(shared), ends=2)
 
 
+def test_a_person_at_a_terminal_is_asked_before_an_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (session,) = books(url).sessions
+    monkeypatch.setattr("bot.cli.session.at_terminal", lambda: True)
+    for typed in ("\n", "maybe\nno\n"):
+        refused = CliRunner().invoke(build(), ["shutdown", session.id], input=typed)
+        assert refused.exit_code == 1
+        for part in (
+            "1x RTX 4090 at vast of slack:T1/UADA, running, $",
+            "so far",
+            "is lost with it. [y/N]",
+            "Nothing has ended.",
+        ):
+            assert part in refused.output
+    assert books(url).sessions[0].state == "running"
+    agreed = CliRunner().invoke(build(), ["shutdown", session.id], input="y\n")
+    assert (agreed.exit_code, "is ordered" in agreed.output) == (0, True)
+    again = CliRunner().invoke(build(), ["session", "terminate", session.id], input="")
+    assert (again.exit_code, "is ending already" in again.output) == (1, True)
+
+
 def test_extend_asks_and_done_ends(url: str) -> None:
     (session,) = books(url).sessions
     code, said = run("extend", session.id, "90m", "--reason", "one more epoch")

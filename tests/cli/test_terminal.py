@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -183,13 +184,40 @@ def _at(width: int, told: Told, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return out.getvalue().splitlines()
 
 
-def test_what_is_typed_again_is_never_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    offer, why = "runpod:community/RTX4090x1-very-long", "Lowest expected total with its risk: $0.40 expected"
-    table = TextTable(head=("#", "offer", "why"), rows=(("1", offer, why),))
+OFFER, WHY = "runpod:community/RTX4090x1-very-long", "Lowest expected total with its risk: $0.40 expected"
+NODE = "tensordock:896d4858-13e4-4d45-9ec5-e8de5c76e4f2/h100-sxm5-80gbx8"
+HEAD = ("#", "offer", "GPU", "region", "per hour", "range", "why")
+MARKET = TextTable(
+    head=HEAD,
+    rows=(
+        ("1", OFFER, "1x RTX4090", "California, US", "$0.350/h", "$0.35–$0.50", WHY),
+        ("12", NODE, "8x H100-SXM", "any", "$19.21/h", "-", f"{WHY} 世界 {WHY}"),
+    ),
+)
+
+
+def test_what_fits_is_one_line_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TextTable(head=("#", "offer", "why"), rows=(("1", OFFER, WHY),))
     wide = _at(200, Told(tables=(table,)), monkeypatch)
-    assert wide[1].split("  ") == [" 1", offer, f"{why} "]
-    prose_gives_way = _at(70, Told(tables=(table,)), monkeypatch)
-    assert offer in prose_gives_way[1]
-    narrow = _at(30, Told(tables=(table,)), monkeypatch)
-    assert "…" not in "".join(narrow)
-    assert sorted("".join("".join(narrow[1:]).split())) == sorted("".join(f"1{offer}{why}".split()))
+    assert [line.split() for line in wide] == [["#", "offer", "why"], ["1", OFFER, *WHY.split()]]
+    assert wide[1].index(WHY) == wide[0].index("why")
+
+
+@pytest.mark.parametrize("width", [40, 72, 80, 100, 120, 200, 10_000])
+def test_what_is_typed_again_is_whole_at_any_width(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = _at(width, Told(tables=(MARKET,)), monkeypatch)
+    for word in (OFFER, NODE, "1x RTX4090", "8x H100-SXM", "$0.350/h", "$19.21/h", "California, US", "$0.35–$0.50"):
+        assert any(word in line for line in shown), (word, shown)
+    assert " ".join("".join(shown).split()).count("世界") == 1
+    assert all(cell_len(line) <= width for line in shown if NODE not in line or len(NODE) + 4 <= width), shown
+    assert "…" not in "".join(shown)
+
+
+def test_prose_gives_way_before_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = TextTable(head=HEAD, rows=MARKET.rows[:1])
+    shown = _at(100, Told(tables=(table,)), monkeypatch)
+    assert shown[0].split() == ["#", "offer", "GPU", "region", "per", "hour", "range"]
+    assert shown[2:] == [f"    {WHY}"]
+    narrow = _at(64, Told(tables=(table,)), monkeypatch)
+    assert narrow[0].split() == ["#", "offer", "GPU", "per", "hour"]
+    assert narrow[2:] == ["    region: California, US", "    range: $0.35–$0.50", f"    {WHY}"]

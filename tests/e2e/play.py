@@ -48,7 +48,7 @@ class Play:
     async def ended(self) -> None:
         """Alice ends her newest session, and is told when it is gone."""
         session = (await self.books()).sessions[-1]
-        assert (await self.ws.as_("alice").command(f"/gpu terminate {session.id}")).ok
+        assert (await self.ws.as_("alice").command(f"/gpu terminate {session.id} now")).ok
         await self.screens.wrote("alice", "is confirmed gone")
 
     def alive(self) -> list[str]:

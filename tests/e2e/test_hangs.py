@@ -29,7 +29,7 @@ async def test_a_cloud_that_hangs_in_a_create_does_not_hold_up_another_cloud(sql
         held.let_go()
     await place.until(lambda books: {row.state for row in books.sessions} == {SessionState.RUNNING})
     for session in (await place.books()).sessions:
-        await place.acked(place.ws.as_("alice").command(f"/gpu terminate {session.id}"))
+        await place.acked(place.ws.as_("alice").command(f"/gpu terminate {session.id} now"))
     await place.until(lambda books: {row.state for row in books.sessions} == {SessionState.TERMINATED})
     await place.comes_to_rest(creates=2)
 
@@ -44,9 +44,9 @@ async def test_a_cloud_that_hangs_in_an_end_does_not_hold_up_another_end(sqlite_
     await place.until(lambda books: [row.state for row in books.sessions] == [SessionState.RUNNING] * 2)
     hanging = place.cloud_gate.hold(CALLS["vast"]["destroy"])
     first, second = (await place.books()).sessions
-    await place.acked(place.ws.as_("alice").command(f"/gpu terminate {first.id}"))
+    await place.acked(place.ws.as_("alice").command(f"/gpu terminate {first.id} now"))
     await hanging.caught()
-    await place.acked(place.ws.as_("alice").command(f"/gpu terminate {second.id}"))
+    await place.acked(place.ws.as_("alice").command(f"/gpu terminate {second.id} now"))
     async with asyncio.timeout(SOON_S):
         await place.until(lambda books: books.sessions[1].state is SessionState.TERMINATED)
     hanging.let_go()

@@ -198,7 +198,7 @@ class Town:
     async def terminate(self) -> None:
         """Alice ends it."""
         session = (await self.books()).sessions[-1]
-        await self.acked(self.ws.as_("alice").command(f"/gpu terminate {session.id}"))
+        await self.acked(self.ws.as_("alice").command(f"/gpu terminate {session.id} now"))
 
     async def gone(self) -> None:
         """Everybody is told that it is gone, and it is."""

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from ledger.accruals import billable_instances
 from ledger.audit import ping, read_books, values_of
 from ledger.db import Database
+from ledger.doors import Whose
 from ledger.events import record
 from ledger.lookups import (
     accrued_of_session,
@@ -130,7 +131,7 @@ async def test_live_sessions_the_soonest_to_end_first(db: Database) -> None:
         await rows.session(tx, SessionState.TERMINATED)
     async with db.read() as tx:
         assert [v.session.id for v in await session_views(tx)] == [soon.id, late.id, waiting.id]
-        assert [v.session.id for v in await session_views(tx, owner=rows.BEN.ref)] == [soon.id]
+        assert [v.session.id for v in await session_views(tx, whose=Whose.of([rows.BEN]))] == [soon.id]
         assert [v.session.id for v in await session_views(tx, limit=1)] == [soon.id]
 
 
@@ -142,7 +143,7 @@ async def test_requests_that_wait(db: Database) -> None:
         await rows.request(tx, RequestState.PENDING, parent_id=first.id, created_at=LATER + timedelta(minutes=1))
     async with db.read() as tx:
         assert [r.id for r in await pending_requests(tx)][:2] == [first.id, second.id]
-        assert [r.id for r in await pending_requests(tx, requester=rows.BEN.ref)] == [second.id]
+        assert [r.id for r in await pending_requests(tx, whose=Whose.of([rows.BEN]))] == [second.id]
         assert len(await pending_requests(tx, limit=1)) == 1
         assert await count_open_requests(tx, rows.ADA.ref) == 1  # An override is not an ask of its own.
         assert await count_open_requests(tx, "slack:T1/UNOBODY") == 0

@@ -30,6 +30,9 @@ def test_more_hours_with_their_reason() -> None:
         ("costs yearly", "yearly", "is not one of daily, hourly, monthly, total, summary"),
         ("costs daily hourly", "hourly", "takes one word"),
         ("done s-1a2b keep destroy", "destroy", "takes success or failed, and destroy or preserve"),
+        ("terminate", "", "needs the id"),
+        ("terminate s-1a2b s-9z8y", "s-9z8y", "takes one id, and now after it"),
+        ("terminate s-1a2b now s-9z8y", "s-9z8y", "takes one id, and now after it"),
     ],
 )
 def test_a_wrong_word_is_named(line: str, word: str, says: str) -> None:
@@ -51,6 +54,25 @@ def test_how_the_work_went_and_what_happens_to_the_disk(words: str, how: str, di
     found = parse("done s-1a2b" + words)
     assert isinstance(found, Command)
     assert (found.action, found.text) == (how, disk)
+
+
+@pytest.mark.parametrize(("words", "asks"), [("", ""), (" now", "now"), (" --yes", "now")])
+def test_an_end_is_asked_about_unless_it_is_said(words: str, asks: str) -> None:
+    found = parse("kill s-1a2b" + words)
+    assert isinstance(found, Command)
+    assert (found.name, found.target, found.action) == ("terminate", "s-1a2b", asks)
+
+
+def test_pairs_add_to_a_line() -> None:
+    line = "provision 2xA100 3h"
+    both = parse(line, more=[("for", 'a "b" c'), ("max", "$50")])
+    assert both == parse("provision 2xA100 3h for='a \"b\" c' max=$50")
+    again = parse(line, more=[("for", "a"), ("hours", "2")])
+    assert isinstance(again, GrammarError)
+    assert (again.position, again.message) == (
+        len(line) + 2,
+        "“hours=2” says again what was already said; keep one of the two.",
+    )
 
 
 def test_pairs_say_the_same_as_a_line() -> None:

@@ -60,7 +60,17 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert "Only its owner or an approver" in private(stage, "dave").text
     assert stage.w.alive()
     await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
+    question = private(stage, "bob")
+    for part in ("1× RTX4090* at ", " of <@U0ALICE> · running", "so far", "min left", "is lost with it"):
+        assert part in question.text
+    (button,) = buttons(question)
+    assert "has cost" in button["confirm"]["text"]["text"]
+    assert "is lost with it" in button["confirm"]["text"]["text"]
+    assert stage.w.alive()
+    await stage.click("bob", question, "End it now")
     assert "is ordered" in private(stage, "bob").text
+    await stage.command("bob", f"/gpu terminate {session.id[-6:]}")
+    assert "is ending already" in private(stage, "bob").text
     await stage.w.run(200)
     assert stage.w.alive() == []
     await stage.command("alice", f"/gpu status {session.id[-6:]}")
@@ -68,6 +78,19 @@ async def test_only_the_owner_and_approvers_end_a_session(stage: Stage) -> None:
     assert "Ended " in over
     assert "It cost $" in over
     assert "Cost so far" not in over
+
+
+async def test_now_ends_it_unasked_and_what_cannot_be_ended_is_not_asked_about(stage: Stage) -> None:
+    await stage.ask()
+    (request,) = (await stage.w.books()).requests
+    await stage.command("alice", f"/gpu terminate {request.id[-6:]}")
+    assert "has no session yet" in private(stage, "alice").text
+    await stage.command("alice", "/gpu terminate zzzz99")
+    assert "There is no request or session" in private(stage, "alice").text
+    await running(stage)
+    session = (await stage.w.books()).sessions[-1]
+    await stage.command("alice", f"/gpu terminate {session.id[-6:]} now")
+    assert "is ordered" in private(stage, "alice").text
 
 
 async def test_cancel(stage: Stage) -> None:

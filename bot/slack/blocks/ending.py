@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.deadlines import left
+from bot.services.sessions import Stakes
 from bot.slack.blocks.owner import ENDABLE, GOES_ON, KEEP_HOURS, TERMINATE, what
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
@@ -133,3 +134,20 @@ def stop_button(session: Session, mark: str) -> Block:
     ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
     label = f"End session {short} now"
     return button("Stop now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=ask)
+
+
+def end_question(stakes: Stakes, now: datetime) -> Message:
+    """Before an end that somebody typed: what it is, what it has cost, what is lost, and the button that does it."""
+    session, row = stakes.view.session, stakes.view.instance
+    short, so_far = short_id(session.id), dollars(stakes.cost_usd)
+    where = f" at {safe(row.cloud, 30)}" if row is not None else ""
+    parts = [f"*{what(session)}*{where} of {person(session.owner)}", str(session.state), f"{so_far} so far"]
+    if session.deadline is not None:
+        parts.append(left(session.deadline, now))
+    text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
+    told = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
+    ask = confirm("End this session?", told, "End it")
+    end = button(
+        "End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=f"End session {short}", confirm=ask
+    )
+    return Message(text, (section(text), actions(end), context("Nothing has ended yet.")))
