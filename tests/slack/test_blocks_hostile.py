@@ -25,7 +25,7 @@ from bot.services.commands import Reply
 from bot.services.costs import Costs
 from bot.services.crosstool import Summary
 from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Running
-from bot.services.sessions import Overview, Status
+from bot.services.sessions import Overview, Stakes, Status
 from bot.slack.blocks import digest, ending, money, operators, owner, reply
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks.home import Mine, home
@@ -161,6 +161,12 @@ def test_list(views: list[SessionView], rows: list[Any], cost: Decimal) -> None:
     overview = Overview(tuple(views), tuple(rows))
     costs = {view.session.id: cost for view in views[:1]}
     check(listing(overview, costs, "/gpu", START))
+
+
+@settings(quick, max_examples=12)
+@given(hostile.session_views(), hostile.texts, hostile.money)
+def test_the_question_before_an_end(view: SessionView, lost: str, cost: Decimal) -> None:
+    check(ending.end_question(Stakes(view, cost, lost), START))
 
 
 @settings(quick, max_examples=3)
