@@ -112,7 +112,12 @@ class Person:
     def ends(self) -> int:
         """Wait for its end; its exit code. What stays is killed."""
         end = time.monotonic() + LIMIT_S
+        again = time.monotonic() + LIMIT_S / 4
         while time.monotonic() < end:
+            if time.monotonic() > again:
+                # A signal that comes as readline begins to wait is only seen with the next key; people press again.
+                self.interrupts()
+                again = end
             if select.select([self.fd], [], [], 0.2)[0] and not self._read():
                 break
         else:
