@@ -210,7 +210,7 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("reject", request_id),
         ("cancel", request_id),
         ("provision", "--gpu", "RTX9999", "--hours", "2"),
-        ("provision", "4090", "--hours", "2"),
+        ("provision", "4090", "2h", "--hours", "2"),
         ("provision",),
         ("ssh-key", "show"),
         ("audit", request_id),
