@@ -16,6 +16,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -54,8 +55,8 @@ class Bot:
     """Slack, the API and the ticker over one context. `start` once, then `stop` once."""
 
     def __init__(self, ctx: Context, slack: SlackSettings, *, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
-        self.ctx = ctx
         self.door = SlackDoor(ctx, slack)
+        ctx = self.ctx = replace(ctx, people=self.door.people)
         self.ticker = Ticker(jobs(ctx, self.door.messenger, self._recover))
         self._slack_over_http = not slack.app_token
         self._slack = self.door.asgi if self._slack_over_http else None

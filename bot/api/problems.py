@@ -29,6 +29,7 @@ STATUS: dict[str, int] = {
     "gpu_not_allowed": 403,
     "requester": 403,
     "not_an_approver": 403,
+    "delegator_asked": 403,
     "bot": 403,
     "unknown_id": 404,
     "unknown_key": 404,
@@ -44,6 +45,7 @@ STATUS: dict[str, int] = {
     "already_ending": 409,
     "already_asked": 409,
     "not_running": 409,
+    "no_node_api": 409,
     "already_voted": 409,
     "already_approved": 409,
     "already_rejected": 409,
@@ -65,6 +67,7 @@ STATUS: dict[str, int] = {
     "too_many_open": 409,
     "rate_limited": 429,
     "no_clouds": 503,
+    "delegator_unknown": 503,
 }
 
 

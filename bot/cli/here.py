@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
@@ -11,11 +12,16 @@ import httpx
 from bot.api.app import routes
 from bot.api.desk import PRINCIPAL, ApiSettings, Desk
 from bot.cli.door import Door
+from bot.cli.lazy import load
 from bot.cli.shared import explained, fail, operator, private_umask, settings
 from bot.clock import SystemClock
+from bot.rules.authority import DeciderFacts
+from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
 from bot.services.consumers import Principal
+from bot.settings import Settings
 from bot.wiring import build_context, close
+from ledger.values import Actor, Clock
 from migrations import run as schema
 
 
@@ -32,6 +38,20 @@ class _AsOperator:
         await self._app(scope, receive, send)
 
 
+@dataclass(frozen=True, slots=True)
+class _AskedInSlack:
+    """The `People` port. Slack's library is loaded when somebody is looked up, which few commands need."""
+
+    settings: Settings
+    policy: Policy
+    clock: Clock
+
+    async def looked_up(self, actor: Actor) -> DeciderFacts:
+        """Never raises for a network failure."""
+        found: DeciderFacts = await load("people_here").looked_up(self.settings, self.policy, self.clock, actor)
+        return found
+
+
 @asynccontextmanager
 async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
     """The API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
@@ -39,6 +59,8 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
     found = settings()
     with explained():
         ctx = build_context(found, SystemClock())
+    if not found.missing_for_slack():
+        ctx = replace(ctx, people=_AskedInSlack(found, ctx.policy, ctx.clock))
     try:
         with explained():
             at = await schema.current(ctx.db)

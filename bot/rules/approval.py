@@ -215,7 +215,7 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
     if standing_in:
         return _no("delegator_asked", "You decide in the place of who asked for this, so somebody else decides it.")
     if any(not one.known for one in decider.behalf):
-        sentence = "Whether the one in whose place you decide still may is known in Slack only; decide there, or later."
+        sentence = "Slack did not say whether the one in whose place you decide still may; try again, or decide there."
         return _no("delegator_unknown", sentence)
     if not is_approver(policy, decider):
         return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy, Timing
 from bot.services.catalog import Catalog
-from bot.services.ports import CheckpointStores, Reach
+from bot.services.ports import CheckpointStores, People, Reach
 from bot.services.pressure import Pressure
 from ledger.db import Database
 from ledger.inbox import InboxWriter
@@ -47,5 +47,7 @@ class Context:
     node_url: str = ""
     #: Where checkpoints outside of the machines can be looked at; None: nowhere, so nothing waits for them.
     checkpoints: CheckpointStores | None = None
+    #: Who people are in Slack; None: this process has no Slack to ask.
+    people: People | None = None
     hints: Hints = field(default_factory=Hints)
     pressure: Pressure = field(default_factory=Pressure)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.approval import STILL_QUOTING, DeciderFacts, Decision
-from bot.services import approvals
+from bot.services import approvals, delegating
 from bot.services.commands import Decide, Reply
 from bot.services.context import Context
 from ledger.lookups import button
@@ -46,7 +46,7 @@ async def decide(ctx: Context, command: Named) -> Reply:
         return _no_button(request, command)
     decided = Decide(
         token,
-        command.decider,
+        await delegating.looked_up(ctx, command.decider),
         command.reason,
         command.typed_amount,
         command.cap_usd,

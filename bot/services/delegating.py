@@ -107,16 +107,28 @@ async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
     return [Actor.from_ref(one.delegator) for one in rows]
 
 
+async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
+    """The decider with what Slack says now of those in whose place they may decide. Asked outside of transactions."""
+    if ctx.people is None:
+        return decider
+    slack = [one for one in await stands_for(ctx, decider.actor) if one.kind is ActorKind.SLACK]
+    return replace(decider, behalf=tuple([await ctx.people.looked_up(one) for one in slack]))
+
+
 async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: datetime) -> DeciderFacts:
     """The decider with those whom they stand in for at this very moment, and what a door knows about each.
 
-    Somebody in Slack whom the door did not look up may be gone since, so nothing is decided in their place.
+    Somebody in Slack whom nobody could look up may be gone since, so nothing is decided in the place of that account;
+    the policy may name the same person as an operator too, and then it is decided in that one's place.
     """
     rows = await standing_in(tx, names_of(policy, decider.actor), now)
     known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
-    people = [Actor.from_ref(one.delegator) for one in rows]
-    unknown = [DeciderFacts(one, known=one.kind is not ActorKind.SLACK) for one in people]
-    behalf = (replace(known.get((one.actor.kind, one.actor.id), one), actor=one.actor) for one in unknown)
+    behalf: list[DeciderFacts] = []
+    for person in (Actor.from_ref(one.delegator) for one in rows):
+        found = known.get((person.kind, person.id)) or DeciderFacts(person, known=person.kind is not ActorKind.SLACK)
+        behalf.append(replace(found, actor=person))
+        if not found.known:
+            behalf += [DeciderFacts(one) for one in linked(policy, person) if one.kind is ActorKind.OPERATOR]
     return replace(decider, behalf=tuple(behalf))
 
 

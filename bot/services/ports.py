@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from bot.rules.authority import DeciderFacts
 from ledger.models import Notification
+from ledger.values import Actor
 from providers.stores import Found
 
 
@@ -34,6 +36,14 @@ class CheckpointStores(Protocol):
 
     async def newest(self, scheme: str, root: str, path: str) -> Found | None:
         """The newest file at a place, None where there is none. `StoreUnreachable` when nobody could say."""
+        ...
+
+
+class People(Protocol):
+    """Says who people are in Slack now, for the doors that are not Slack."""
+
+    async def looked_up(self, actor: Actor) -> DeciderFacts:
+        """What a decision is judged by. Never raises for a network failure: `known` is false then, which refuses."""
         ...
 
 

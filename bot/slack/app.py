@@ -68,6 +68,11 @@ class SlackDoor:
         return Guard(self._serve, self._settings.signing_secret, self._ctx.clock)
 
     @property
+    def people(self) -> Directory:
+        """Who people are, for the doors that are not Slack."""
+        return self._desk.directory
+
+    @property
     def backlog(self) -> int:
         """How many acknowledged messages wait in memory."""
         return self._worker.backlog

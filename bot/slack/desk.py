@@ -21,7 +21,6 @@ from ledger.claims import Claim
 from ledger.events import announce
 from ledger.lookups import notification_of
 from ledger.states import NotificationKind
-from ledger.values import ActorKind
 
 #: A trigger id lives three seconds from the click; some of them are spent on the way.
 TRIGGER_S = 2.5
@@ -56,9 +55,7 @@ class Desk:
     async def decider(self, job: Job) -> DeciderFacts:
         """Who decides, with what Slack knows now of those in whose place they do."""
         facts = await self.directory.facts(job.heard.user, job.heard.team)
-        people = await delegating.stands_for(self.ctx, facts.actor)
-        slack = [one for one in people if one.kind is ActorKind.SLACK]
-        return replace(facts, behalf=tuple([await self.directory.facts(one.id, one.team) for one in slack]))
+        return await delegating.looked_up(replace(self.ctx, people=self.directory), facts)
 
     async def say(self, job: Job, message: Message, channel: str = "", *, about: str = "") -> None:
         """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once.

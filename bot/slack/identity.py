@@ -67,6 +67,10 @@ class Directory:
             groups=groups,
         )
 
+    async def looked_up(self, actor: Actor) -> DeciderFacts:
+        """The same for somebody whom another door knows by their reference."""
+        return await self.facts(actor.id, actor.team)
+
     async def _person(self, user: str) -> Mapping[str, Any]:
         found = self._recent(user)
         if found is None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 from bot.practice.reader import all_text, buttons
 from bot.rules.tiers import ApprovalTier
 from ledger.states import RequestState
+from ledger.values import Actor, ActorKind
+from tests.api.door import opened
+from tests.api.test_approvals import approve
 from tests.slack.conftest import Stage
 from tests.slack.test_commands import private
 
@@ -105,3 +109,31 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     await stage.command("bob", "/gpu delegate off")
     assert "Nobody decides for you from now on" in private(stage, "bob").text
     assert request.id == grant.request_id
+
+
+async def test_a_delegate_of_somebody_in_slack_decides_over_rest_as_long_as_slack_knows_them(stage: Stage) -> None:
+    w, dave_too = stage.w, ("U0DAVE", "operator:dave")
+    await stage.replaced(same_person=(dave_too,))
+    await stage.command("bob", f"/gpu delegate @dave until {w.clock.now():%Y-%m-%d}")
+    people = stage.door.people
+    w.ctx = replace(w.ctx, people=people)
+    async with opened(w) as door:
+        atlas, dave = await door.key("atlas"), await door.key("operator:dave")
+        first, second, third = [await door.asked(atlas, candidates=["vast"]) for _ in range(3)]
+        assert await approve(door, dave, first) == (200, "approved")
+        (vote,) = (await door.request(atlas, first))["approvals"]
+        assert (vote["approver"], vote["on_behalf_of"].rpartition("/")[2]) == ("operator:dave", "U0BOB")
+        stage.practice.workspace.users["U0BOB"].deleted = True
+        w.clock.advance(61)  # What Slack said is remembered for a minute.
+        assert await approve(door, dave, second) == (403, "not_an_approver")
+        stage.fault("users.info", "error", times=9)
+        w.clock.advance(61)
+        assert await approve(door, dave, second) == (503, "delegator_unknown")
+    # The policy names the same person as an operator, too, who needs no look-up.
+    w.tune(approvers=("U0BOB", "operator:bob"), same_person=(dave_too, ("U0BOB", "operator:bob")))
+    async with opened(w) as door:
+        w.clock.advance(61)
+        assert await approve(door, dave, second) == (200, "approved")
+        (vote,) = (await door.request(atlas, second))["approvals"]
+        assert vote["on_behalf_of"] == "operator:bob"
+        assert (await w.decide(third, Actor(ActorKind.OPERATOR, "bob"))).ok

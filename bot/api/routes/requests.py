@@ -109,7 +109,7 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
         return request_out(await request_view(tx, row.id), desk.ctx.policy, asked)
 
 
-@router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409))
+@router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
 async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
@@ -141,7 +141,7 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
         raise Refused(Reply(False, "bad_word", str(error))) from error
 
 
-@router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409))
+@router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
 async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
