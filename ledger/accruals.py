@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.locks import lock_families
-from ledger.models import Instance, LedgerEntry
-from ledger.states import BILLABLE_INSTANCE
+from ledger.models import Instance, LedgerEntry, Stray
+from ledger.states import BILLABLE_INSTANCE, StrayState
 
 #: Keys that are looked up by one query.
 KEYS_TOGETHER = 1_000
@@ -35,3 +35,8 @@ async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
         some = keys[first : first + KEYS_TOGETHER]
         found.update(await tx.scalars(select(LedgerEntry.key).where(LedgerEntry.key.in_(some))))
     return found
+
+
+async def unended_strays(tx: AsyncSession) -> list[Stray]:
+    """Every stray that is not gone, in one order."""
+    return list(await tx.scalars(select(Stray).where(Stray.state != StrayState.GONE).order_by(Stray.id)))

@@ -66,6 +66,11 @@ SEALED: Sequence[Any] = (
     LedgerEntry.note,
 )
 
+#: Whose a loss is: of what is given back of one, the account is on the other side.
+STRAY_ID = func.substr(
+    case((LedgerEntry.debit.startswith("loss:"), LedgerEntry.debit), else_=LedgerEntry.credit), len("loss:") + 1
+)
+
 _NONE = literal("")
 #: What an entry's money was spent on, from the rows that it speaks of.
 FACETS: Mapping[str, ColumnElement[str]] = {
@@ -88,7 +93,7 @@ def raw(*columns: Any) -> Select[Any]:
         .select_from(LedgerEntry)
         .outerjoin(Session, Session.id == LedgerEntry.session_id)
         .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .outerjoin(Stray, and_(LedgerEntry.kind == "loss", Stray.id == func.substr(LedgerEntry.debit, 6)))
+        .outerjoin(Stray, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
         .outerjoin(ExternalCost, ExternalCost.entry_id == LedgerEntry.id)
     )
 

@@ -168,7 +168,8 @@ async def _audit(told: Transcript) -> int:
     told.say("ledger", f"{len(books.events)} events, {len(books.entries)} entries")
     for entry in sorted(books.entries, key=lambda e: (e.at, e.id)):
         told.say("", f"{entry.kind:<8} ${entry.amount_usd:>10.6f}  {entry.debit} ← {entry.credit} {entry.component}")
-    spent = sum((e.amount_usd for e in books.entries if e.kind in ("accrue", "loss")), Decimal(0))
+    used = [e for e in books.entries if e.kind in ("accrue", "true_up", "loss")]
+    spent = sum((-e.amount_usd if e.debit.startswith("payable:") else e.amount_usd for e in used), Decimal(0))
     told.say("bill", f"ledger ${spent:.6f}, clouds ${Decimal(running.truth()['total_usd']):.6f}")
     for violation in found:
         told.out.print(f"violated: {violation}", style="red", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -75,7 +76,7 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     tier, since = TIERS[period], since_when(period, now)
     found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
     since = min(found, default=month) if period is Period.TOTAL else since
-    groups = {by: tuple(rows) for by, rows in (await costs(tx, purse, since)).items()}
+    groups = {by: named(by, rows) for by, rows in (await costs(tx, purse, since)).items()}
     ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, since, now)
     finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
     return Costs(
@@ -88,6 +89,15 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
         groups,
         finished,
     )
+
+
+#: What the costs of instances that belong to no session are called among the owners: nobody asked for them.
+STRAYS = "strays"
+
+
+def named(by: str, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
+    """The names of one grouping as people read them."""
+    return tuple((name or (STRAYS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
 
 
 def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:

@@ -18,6 +18,7 @@ from bot.services import access, budgets
 from bot.services.commands import Reply
 from bot.services.connecting import api_url, ssh_command
 from bot.services.context import Context
+from bot.services.costs import named
 from bot.services.rolling import sealed
 from bot.services.shared_file import SharedFileError, others, read_locked
 from ledger.crosstool import (
@@ -192,7 +193,7 @@ async def summary(ctx: Context, actor: Actor | None = None) -> Summary:
         sum((amount for _, amount in found["cloud"]), Decimal(0)),
         tuple((name or SKILL, amount) for name, amount in found["tool"]),
         tuple(found["cloud"]),
-        tuple(found["owner"]),
+        named("owner", found["owner"]),
         tuple(f"{line.key}: {said(line)}" for line in lines),
         ctx.clock.now(),
     )

@@ -24,7 +24,7 @@ from bot.rules.wording import usd
 from bot.services import budgets
 from bot.services.breaking import KIND as BREAK_GLASS
 from bot.services.context import Context
-from bot.services.costs import shortened
+from bot.services.costs import named, shortened
 from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Running, Shares
 from bot.services.reconciling import is_silent, ranges
 from ledger.disks import open_disks
@@ -126,7 +126,7 @@ def _total(rows: Sequence[tuple[str, Decimal]]) -> Decimal:
 
 
 def _short(groups: Mapping[str, Sequence[tuple[str, Decimal]]]) -> dict[str, Shares]:
-    return {by: tuple(shortened(tuple(groups[by]))) for by in GROUPS}
+    return {by: tuple(shortened(named(by, groups[by]))) for by in GROUPS}
 
 
 async def _by_day(tx: Tx, window: Window, zone: str) -> list[tuple[date, Decimal]]:

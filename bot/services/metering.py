@@ -21,7 +21,7 @@ from bot.rules.metering import (
 from bot.rules.spend import whole_micros
 from bot.services.context import Context
 from bot.services.paging import alone
-from ledger.accruals import billable_instances, booked_keys, lock_billable
+from ledger.accruals import billable_instances, booked_keys, lock_billable, unended_strays
 from ledger.amounts import Booked
 from ledger.locks import lock_family
 from ledger.models import Disk, Instance, Stray
@@ -42,7 +42,7 @@ async def accrue_due(ctx: Context) -> int:
 
     An hour is booked with all before it, so those whose last completed one is booked need no look.
     """
-    now = ctx.clock.now()
+    now, strays = ctx.clock.now(), await accrue_strays(ctx)
     async with ctx.db.read() as tx:
         rows = await billable_instances(tx)
         last = {row.id: _last_keys(row, _billed_until(row, now)) for row in rows}
@@ -58,7 +58,7 @@ async def accrue_due(ctx: Context) -> int:
             log.exception("the accruals failed together and are booked one by one")
             steps = [alone(ctx, one, "the accrual", _accrue_together(ctx, [one], now), 0) for one in chunk]
             booked += sum([await step for step in steps])
-    return booked
+    return booked + strays
 
 
 async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
@@ -81,8 +81,15 @@ def _last_keys(row: Instance, until: datetime) -> list[str]:
 
 
 def _billed_until(row: Instance, now: datetime) -> datetime:
-    """A cloud that took the order to end bills no further, however long the proof of the end takes."""
-    return min(row.terminate_acked_at or now, now)
+    """A cloud that took the order to end bills no further, however long the proof of the end takes.
+
+    What a complete listing lacks is billed no further either, until it is seen again: that would be its end.
+    """
+    return min(row.terminate_acked_at or now, _listed_until(row, now))
+
+
+def _listed_until(row: Instance | Stray, now: datetime) -> datetime:
+    return min([*map(datetime.fromisoformat, row.absent_at), now])
 
 
 def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
@@ -215,12 +222,33 @@ def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | Non
     return row.unbilled_at if blind else None
 
 
+async def accrue_strays(ctx: Context) -> int:
+    """Book every completed hour of the strays that are there: what waits for an operator costs meanwhile, too."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        found = [
+            entry
+            for stray in await unended_strays(tx)
+            for entry in stray_entries(stray, _listed_until(stray, now), final=False)
+        ]
+        there = await booked_keys(tx, [entry.key for entry in found])
+    new = [entry for entry in found if entry.key not in there]
+    if not new:
+        return 0
+    async with ctx.db.write() as tx:
+        return await book_all(tx, new)
+
+
 async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | None = None) -> None:
-    """A stray's cost is ours too: a loss that is booked once, at its end, and under the session that it becomes."""
+    """Book what a stray has cost until its end, or until it becomes a session: under that from then on."""
+    await book_all(tx, stray_entries(stray, until, final=True, session_id=session_id))
+
+
+def stray_entries(stray: Stray, until: datetime, *, final: bool, session_id: str | None = None) -> list[Entry]:
+    """A stray's cost is ours too: a loss, on the operators' account of that stray."""
     start = stray.billing_from or stray.first_seen_at
-    for piece in pieces(start, until, stray.price_usd_h, BillingRule(), final=True):
-        await book(
-            tx,
+    return [
+        Entry(
             key=f"{stray.id}/{piece.suffix}",
             kind="loss",
             debit=f"loss:{stray.id}",
@@ -231,6 +259,8 @@ async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | 
             instance_id=stray.instance_id,
             component="stray",
         )
+        for piece in pieces(start, until, stray.price_usd_h, BillingRule(), final=final)
+    ]
 
 
 def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:

@@ -72,7 +72,7 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
     for account in found:
         if _wanted(account, able, now):
             async with ctx.db.write() as tx:
-                done += await _correct(tx, account.row.id, able, now)
+                done += await _correct(tx, account, able, now)
     late = [account for account in found if _is_late(account, able, now)]
     if late:
         async with ctx.db.write() as tx:
@@ -85,12 +85,11 @@ def _lines(account: Account, able: Capabilities) -> list[Line]:
     """The bill of one instance. Where a cloud gives times alone, they cost what the instance was rented at: the price
     of its type may have changed since.
     """
-    row = account.row
-    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    rate, derived = account.gpu_usd_h, able.charges_derived
     return [
         Line(
             one.component,
-            amount(_seconds(one.begins, one.ends), gpu_usd_h, able.billing) if able.charges_derived else one.amount_usd,
+            amount(_seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
             one.begins,
             one.ends,
         )
@@ -103,8 +102,7 @@ def _seconds(begins: datetime, ends: datetime) -> Decimal:
 
 
 def _whole(account: Account, lines: list[Line], now: datetime) -> bool:
-    row = account.row
-    return is_whole(lines, row.billing_from, row.ended_at or row.created_at, now)
+    return is_whole(lines, account.billing_from, account.ended_at, now)
 
 
 def _wanted(account: Account, able: Capabilities, now: datetime) -> dict[str, Decimal]:
@@ -113,33 +111,36 @@ def _wanted(account: Account, able: Capabilities, now: datetime) -> dict[str, De
 
 
 def _is_late(account: Account, able: Capabilities, now: datetime) -> bool:
-    row, lines = account.row, _lines(account, able)
+    lines = _lines(account, able)
     costs = sum(account.booked_usd.values(), Decimal(0)) > 0
-    return costs and is_late(row.ended_at or row.created_at, now, lines, whole=_whole(account, lines, now))
+    return costs and is_late(account.ended_at, now, lines, whole=_whole(account, lines, now))
 
 
-async def _correct(tx: Tx, instance_id: str, able: Capabilities, now: datetime) -> int:
+async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) -> int:
     """Judge it again with the row locked, so that two replicas correct it once."""
-    account = await account_of(tx, instance_id)
-    row, number, done = account.row, await corrected(tx, instance_id), 0
-    for component, difference in _wanted(account, able, now).items():
+    one = await account_of(tx, found)
+    if one is None:
+        return 0
+    number, done = await corrected(tx, one), 0
+    for component, difference in _wanted(one, able, now).items():
         number += 1
-        mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
+        mine, theirs = one.holder, f"payable:{one.cloud}:{one.account}"
         done += await book(
             tx,
-            key=f"{row.id}/true-up/{number}",
-            kind="true_up",
+            key=f"{one.id}/true-up/{number}",
+            kind="loss" if one.session_id is None else "true_up",
             debit=mine if difference > 0 else theirs,
             credit=theirs if difference > 0 else mine,
             amount_usd=abs(difference),
             at=now,
-            session_id=row.session_id,
-            instance_id=row.id,
+            session_id=one.session_id,
+            instance_id=one.instance_id,
             component=component,
             note="by the cloud's own bill",
         )
-        sentence = f"{row.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
-        record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind="session.trued_up", reason=sentence)
+        kind = "stray.trued_up" if one.session_id is None else "session.trued_up"
+        sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
+        record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
     return done
 
 
@@ -194,11 +195,12 @@ async def range_of(ctx: Context, session_id: str) -> Range | None:
 
 async def _alarm(tx: Tx, account: Account, now: datetime) -> None:
     """The operators hear once of a bill that did not come."""
-    row: Instance = account.row
+    of = f"session {short_id(account.session_id)}" if account.session_id else f"stray {account.id}"
     what = "is not whole" if account.lines else "has not come"
+    booked = usd(sum(account.booked_usd.values(), Decimal(0)))
     sentence = (
-        f"The bill of {row.cloud} for session {short_id(row.session_id)} (instance {row.ref}) {what} four days after "
-        f"its end; the ledger says {usd(sum(account.booked_usd.values(), Decimal(0)))}. Compare it by hand."
+        f"The bill of {account.cloud} for {of} (instance {account.ref}) {what} four days after its end; the ledger "
+        f"says {booked}. Compare it by hand."
     )
     kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
-    await announce_once(tx, at=now, kind=kind, subject=f"{row.id}/uncleared", destination=OPERATORS, body=body)
+    await announce_once(tx, at=now, kind=kind, subject=f"{account.id}/uncleared", destination=OPERATORS, body=body)

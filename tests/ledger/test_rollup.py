@@ -61,12 +61,13 @@ async def _entries(db: Database, draw: random.Random) -> None:
             at = AT + timedelta(seconds=draw.randrange(40 * 86_400))
             kind = draw.choice(("accrue", "accrue", "accrue", "true_up", "loss", "external", "reserve"))
             debit, credit = f"session:{session.id}", f"payable:{instance.cloud}:acct-1"
-            if kind == "true_up" and draw.random() < 0.5:
+            debit = f"loss:{stray.id}" if kind == "loss" else debit
+            if kind in ("true_up", "loss") and draw.random() < 0.5:
                 debit, credit = credit, debit
             booked: dict[str, Any] = {
                 "key": f"k{number}",
                 "kind": kind,
-                "debit": f"loss:{stray.id}" if kind == "loss" else debit,
+                "debit": debit,
                 "credit": credit,
                 "amount_usd": Decimal(draw.randrange(1, 9_000_000)) / 1_000_000,
                 "at": at,

@@ -10,14 +10,17 @@ from decimal import Decimal
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import delete
 
-from bot.services import reconciling
+from bot.rules.budget import Period
+from bot.services import costs, metering, reconciling
 from ledger.db import Database
-from ledger.models import GrantRow, Instance
-from ledger.states import InstanceState, NotificationKind, SessionState
+from ledger.models import BillLine, GrantRow, Instance
+from ledger.states import InstanceState, NotificationKind, SessionState, StrayState
 from ledger.writes import book
 from providers.base import Capabilities, Charge, Provider
 from providers.errors import Unavailable
+from tests.services.test_recovery import rowless
 from tests.support import rows
 from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront
@@ -116,6 +119,50 @@ async def test_a_bill_that_does_not_come_pages_once_and_a_silent_cloud_stops_not
 
     through(w, away)
     assert await reconciling.reconcile_due(w.ctx) == 0
+
+
+async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_by_its_bill(w: World) -> None:
+    through(w, lambda lines: lines)
+    stray = await rowless(w)
+    w.clock.advance(2 * 3600)
+    assert await metering.accrue_due(w.ctx) > 0
+    assert await metering.accrue_due(w.ctx) == 0
+    before = await strays_cost(w)
+    assert before == 2 * stray.price_usd_h
+    w.clouds["vast"].disturb(stray.ref, "vanish")
+    await w.run(90, 30)
+    assert [one.state for one in (await w.books()).strays] == [StrayState.GONE]
+    assert await strays_cost(w) > before
+    w.clock.advance(3 * 86_400)
+    for factor in (Decimal("1.5"), Decimal("0.5")):  # More than was booked, and then less.
+        through(w, lambda lines, by=factor: tuple(replace(one, amount_usd=one.amount_usd * by) for one in lines))
+        other = w.replica()
+        both = await asyncio.gather(reconciling.reconcile_due(w.ctx), reconciling.reconcile_due(other.ctx))
+        await other.ctx.db.close()
+        assert sum(both) > 0
+        assert await reconciling.reconcile_due(w.ctx) == 0
+        assert abs(await strays_cost(w) - w.bill() * factor) < Decimal("0.0001")
+    told = [one.subject for one in (await w.books()).events if one.kind == "stray.trued_up"]
+    assert set(told) == {stray.id}
+    through(w, lambda lines: lines)
+    await reconciling.reconcile_due(w.ctx)
+    assert not [one for one in await w.violations() if "bill" in one]
+    through(w, lambda _: ())
+    async with w.ctx.db.write() as tx:
+        await tx.execute(delete(BillLine))
+    w.clock.advance(4 * 86_400)
+    await reconciling.reconcile_due(w.ctx)
+    pages = [str(n.body["text"]) for n in (await w.books()).notifications if n.subject == f"{stray.id}/uncleared"]
+    assert [f"for stray {stray.id} (instance {stray.ref}) has not come" in text for text in pages] == [True]
+
+
+async def strays_cost(w: World) -> Decimal:
+    """What the costs show for what nobody asked for, which is all that there is."""
+    found = await costs.overview(w.ctx, None, Period.TOTAL)
+    (share,) = found.groups["owner"]
+    assert (share[0], [name for name, _ in found.groups["cloud"]]) == (costs.STRAYS, ["vast"])
+    assert share[1] == found.total_usd
+    return share[1]
 
 
 async def test_a_cloud_that_says_nothing_leaves_a_range_in_which_its_charge_lies(w: World) -> None:

@@ -97,7 +97,8 @@ def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         if entry.kind in SPENT:
-            booked[entry.debit if entry.debit.startswith("loss:") else str(entry.instance_id)] += _signed(entry)
+            losses = [side for side in (entry.debit, entry.credit) if side.startswith("loss:")]
+            booked[losses[0] if losses else str(entry.instance_id)] += _signed(entry)
     ours: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
     for row in books.instances:
         if row.state is InstanceState.GONE:

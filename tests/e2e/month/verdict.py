@@ -164,7 +164,8 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
     booked: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         if entry.kind in SPENT:
-            key = entry.debit if entry.debit.startswith("loss:") else str(entry.instance_id)
+            losses = [side for side in (entry.debit, entry.credit) if side.startswith("loss:")]
+            key = losses[0] if losses else str(entry.instance_id)
             booked[key] += -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
     sessions: defaultdict[tuple[str, str], list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
     ours: list[tuple[str, str, str, str, Instance | None]]
