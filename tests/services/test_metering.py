@@ -111,6 +111,20 @@ async def test_what_a_replacement_costs_comes_on_top_of_its_predecessor_at_its_o
         assert shown.cap_usd == (await w.books()).approvals[0].total_cap_usd
 
 
+async def test_an_hour_that_is_over_between_an_end_and_its_proof_is_not_booked(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(replacements=0)
+        await w.running(candidates=("vast",))
+        (row,) = (await w.books()).instances
+        assert row.billing_from is not None
+        w.clock.advance(row.billing_from + timedelta(seconds=3580) - w.clock.now())
+        w.clouds["vast"].disturb(str(row.ref), "vanish")
+        await w.run(150, 15)
+        assert abs(accrued(await w.books()) - w.bill()) <= w.bill() / 100
+
+
 async def test_booking_again_changes_nothing(w: World) -> None:
     await w.running(hours=Decimal(6))
     w.clock.advance(3 * 3600)

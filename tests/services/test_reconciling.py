@@ -135,7 +135,7 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     assert await strays_cost(w) > before
     w.clock.advance(3 * 86_400)
     for factor in (Decimal("1.5"), Decimal("0.5")):  # More than was booked, and then less.
-        through(w, lambda lines, by=factor: tuple(replace(one, amount_usd=one.amount_usd * by) for one in lines))
+        through(w, times(factor))
         other = w.replica()
         both = await asyncio.gather(reconciling.reconcile_due(w.ctx), reconciling.reconcile_due(other.ctx))
         await other.ctx.db.close()
@@ -154,6 +154,10 @@ async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_
     await reconciling.reconcile_due(w.ctx)
     pages = [str(n.body["text"]) for n in (await w.books()).notifications if n.subject == f"{stray.id}/uncleared"]
     assert [f"for stray {stray.id} (instance {stray.ref}) has not come" in text for text in pages] == [True]
+
+
+def times(factor: Decimal) -> Callable[[tuple[Charge, ...]], tuple[Charge, ...]]:
+    return lambda lines: tuple(replace(one, amount_usd=one.amount_usd * factor) for one in lines)
 
 
 async def strays_cost(w: World) -> Decimal:
