@@ -9,7 +9,7 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.doors import Whose
-from ledger.models import Delegation
+from ledger.models import Delegation, Event
 
 
 async def standing_in(tx: AsyncSession, delegate: Whose, now: datetime) -> list[Delegation]:
@@ -30,6 +30,15 @@ async def in_force(tx: AsyncSession, of: Whose | None, now: datetime) -> Sequenc
     if of is not None:
         query = query.where(or_(of.where(Delegation.delegator), of.where(Delegation.delegate)))
     return (await tx.scalars(query.order_by(Delegation.created_at, Delegation.id))).all()
+
+
+async def said_before(tx: AsyncSession, delegator: Whose, key: str, since: datetime) -> bool:
+    """Whether the call that `key` names has named or taken back a delegate already."""
+    if not key:
+        return False
+    mine = select(Delegation.id).where(delegator.where(Delegation.delegator))
+    rows = await tx.scalars(select(Event.data).where(Event.subject.in_(mine), Event.at > since))
+    return any(data.get("key") == key for data in rows)
 
 
 async def end_delegations(tx: AsyncSession, ids: Sequence[str], by: str, now: datetime) -> None:

@@ -353,10 +353,14 @@ async def latest_events(tx: AsyncSession, subject: str, kind: str, limit: int) -
     return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
 
 
-async def ordered_before(tx: AsyncSession, session_id: str, kind: str, key: str, since: datetime) -> Event | None:
-    """The journal row of what the call that `key` names has ordered for a session's instances already."""
-    mine = select(Instance.id).where(Instance.session_id == session_id)
-    rows = await tx.scalars(select(Event).where(Event.subject.in_(mine), Event.kind == kind, Event.at > since))
+async def done_before(
+    tx: AsyncSession, subject: str, kinds: Collection[str], key: str, since: datetime
+) -> Event | None:
+    """The journal row of what the call that `key` names has done to a subject, or ordered for a session's instances."""
+    if not key:
+        return None
+    mine = [subject, *await tx.scalars(select(Instance.id).where(Instance.session_id == subject))]
+    rows = await tx.scalars(select(Event).where(Event.subject.in_(mine), Event.kind.in_(list(kinds)), Event.at > since))
     return next((one for one in rows if one.data.get("key") == key), None)
 
 

@@ -98,6 +98,8 @@ class Done:
     succeeded: bool = True
     preserve: bool = False
     seen_end_s: int | None = None
+    #: What names the call, as for `Switch`: a stop is ordered by it, an end is there once anyway.
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,3 +146,5 @@ class AddKey:
 
     actor: Actor
     public_key: str
+    #: What names the call, as for `Switch`.
+    key: str = ""

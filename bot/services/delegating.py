@@ -10,7 +10,8 @@ from bot.rules.delegating import last_moment, may_delegate
 from bot.rules.policy import Policy
 from bot.services.commands import Reply
 from bot.services.context import Context
-from ledger.delegations import end_delegations, given_by, in_force, standing_in
+from bot.services.idempotency import KEPT
+from ledger.delegations import end_delegations, given_by, in_force, said_before, standing_in
 from ledger.doors import Whose
 from ledger.events import announce, record
 from ledger.locks import lock_requester
@@ -18,6 +19,8 @@ from ledger.models import Delegation
 from ledger.states import NotificationKind
 from ledger.values import Actor, ActorKind, new_id
 from ledger.writes import Tx
+
+REVOKED = Reply(True, "delegation_ended", "Nobody decides for you from now on.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class Delegate:
     decider: DeciderFacts
     to: Actor | None = None
     until: date | None = None
+    #: What names the call; the same call again changes nothing. Empty where nobody repeats one.
+    key: str = ""
 
 
 def names_of(policy: Policy, actor: Actor) -> Whose:
@@ -56,11 +61,13 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     )
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
+        if await said_before(tx, names_of(policy, who.actor), command.key, now - KEPT):
+            return Reply(True, "delegated", "That was written down already; look at the list of delegates.")
         before = await given_by(tx, names_of(policy, who.actor), now)
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said)
+        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said, data=_named(command))
         await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
     return Reply(True, "delegated", said, {"delegation_id": row.id})
@@ -71,16 +78,23 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
     now, actor = ctx.clock.now(), command.decider.actor
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(ctx.policy, actor))
+        if await said_before(tx, names_of(ctx.policy, actor), command.key, now - KEPT):
+            return REVOKED
         given = await given_by(tx, names_of(ctx.policy, actor), now)
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said)
+            named = _named(command)
+            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said, data=named)
             await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
         return Reply(False, "no_delegation", "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
-    return Reply(True, "delegation_ended", "Nobody decides for you from now on.")
+    return REVOKED
+
+
+def _named(command: Delegate) -> dict[str, str] | None:
+    return {"key": command.key} if command.key else None
 
 
 async def listing(ctx: Context, actor: Actor, *, everything: bool = False) -> list[Delegation]:

@@ -13,10 +13,18 @@ from bot.rules.wording import hours as say_hours
 from bot.services import access, asking, changes, holding, mandates, reminding, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
+from bot.services.idempotency import KEPT
 from bot.services.reoffering import offer_again
 from bot.services.settling import ends_at, paid_until
 from ledger.events import announce, record
-from ledger.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
+from ledger.lookups import (
+    billed_since,
+    by_inbox_key,
+    done_before,
+    instances_of_session,
+    next_numbers,
+    waiting_extensions,
+)
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.moves import move
 from ledger.reads import session_to_change
@@ -25,6 +33,7 @@ from ledger.values import Actor, ActorKind, GrantKind, JobRequest, new_id, short
 from ledger.writes import Tx, amend
 
 #: A session in one of these has an end that can be moved.
+KEPT_ON = "session.kept"
 EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 
@@ -51,6 +60,9 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
+    kept = await done_before(tx, session.id, {KEPT_ON}, command.key, now - KEPT)
+    if kept is not None:  # The process ended before it could answer; the end was moved once.
+        return _kept(session, kept.reason, session.deadline)
     rows = await instances_of_session(tx, session.id)
     held = next(iter(holding.waiting(rows)), None)
     deadline = held.gate_until if held else session.deadline
@@ -96,10 +108,15 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
     end = extending.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
     said = f"{say_hours(command.hours)} more, inside what was approved."
-    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind="session.kept", reason=said)
+    named = {"key": command.key} if command.key else None
+    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind=KEPT_ON, reason=said, data=named)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
-    sentence = f"Session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC: {said}"
-    return Reply(True, "kept", sentence, {"ends_at": end})
+    return _kept(session, said, end)
+
+
+def _kept(session: Session, said: str, end: datetime | None) -> Reply:
+    at = f"{end:%Y-%m-%d %H:%M} UTC" if end else "a time that is not fixed now"
+    return Reply(True, "kept", f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
 
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:

@@ -12,14 +12,16 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from bot.rules.private_keys import looks_private, names_private_key
 from bot.services.commands import AddKey, Reply
 from bot.services.context import Context
+from bot.services.idempotency import KEPT
 from ledger.events import record
-from ledger.lookups import public_key
+from ledger.lookups import done_before, public_key
 from ledger.models import SshKey
 from ledger.values import Actor
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
 LONGEST_KEY = 4096
+CHANGES = frozenset({"key.added", "key.removed"})
 EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
 
 
@@ -68,27 +70,41 @@ async def add(ctx: Context, command: AddKey) -> Reply:
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         known = await public_key(tx, command.actor.ref)
+        if await done_before(tx, command.actor.ref, CHANGES, command.key, now - KEPT) is not None:
+            sentence = f"Your key {fingerprint} was registered; /gpu key list shows the one that is yours now."
+            return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
         if known is not None and known.fingerprint == fingerprint:
             return Reply(True, "key_known", f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint})
         if known is None:
             tx.add(SshKey(owner=command.actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         else:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
-        record(tx, at=now, actor=command.actor, subject=command.actor.ref, kind="key.added", reason=fingerprint)
+        named = {"key": command.key} if command.key else None
+        record(
+            tx, at=now, actor=command.actor, subject=command.actor.ref, kind="key.added", reason=fingerprint, data=named
+        )
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
     return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
 
 
-async def remove(ctx: Context, actor: Actor) -> Reply:
-    """Forget the actor's public key. Instances that already have it keep it."""
+async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
+    """Forget the actor's public key. Instances that already have it keep it. `key` names the call, as in `AddKey`."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
+        done = await done_before(tx, actor.ref, CHANGES, key, now - KEPT)
+        if done is not None:
+            return _removed(done.reason)
         known = await public_key(tx, actor.ref)
         if known is None:
             return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
-        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint)
-    return Reply(True, "key_removed", f"The key {known.fingerprint} is forgotten; running instances still accept it.")
+        named = {"key": key} if key else None
+        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint, data=named)
+    return _removed(known.fingerprint)
+
+
+def _removed(fingerprint: str) -> Reply:
+    return Reply(True, "key_removed", f"The key {fingerprint} is forgotten; running instances still accept it.")
 
 
 async def show(ctx: Context, actor: Actor) -> Reply:

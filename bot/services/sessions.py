@@ -12,9 +12,10 @@ from bot.services import access, holding, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
+from bot.services.idempotency import KEPT
 from bot.services.metering import cost_now
 from ledger.events import announce, record
-from ledger.lookups import instances_of_session, open_instances_of_session
+from ledger.lookups import done_before, instances_of_session, open_instances_of_session
 from ledger.models import Request, Session
 from ledger.moves import StaleMove
 from ledger.reads import (
@@ -34,6 +35,8 @@ from providers import profile
 
 NO_SESSION = Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
 NOT_YOURS = "Only its owner or an approver can end this session."
+#: The journal kind by which a call that is repeated finds itself.
+WORK_OVER = "session.work_over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +124,17 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
             session = await session_to_change(tx, command.session)
             if session is None:
                 return Reply(False, "no_session", "That request has no session yet.")
-            reply = await _standing_still(ctx, tx, session, command) or await switching.order(
-                ctx, tx, session, Switch(command.session, command.decider, Order.STOP, keep=True), now
-            )
-            if reply.ok:
+            stop = Switch(command.session, command.decider, Order.STOP, keep=True)
+            before = await done_before(tx, session.id, {WORK_OVER}, command.key, now - KEPT)
+            already = f"Session {short_id(session.id)}: its stop was ordered then."
+            reply = Reply(True, "ordered", already, {"session_id": session.id}) if before else None
+            reply = reply or await _standing_still(ctx, tx, session, command)
+            reply = reply or await switching.order(ctx, tx, session, stop, now)
+            if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}; the disk is kept."
-                record(tx, at=now, actor=actor, subject=session.id, kind="session.work_over", reason=said)
+                named = {"key": command.key} if command.key else None
+                record(tx, at=now, actor=actor, subject=session.id, kind=WORK_OVER, reason=said, data=named)
     except LookupError as error:
         reply = Reply(False, "unknown_id", f"{error}.")
     if not reply.ok:

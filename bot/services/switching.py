@@ -17,7 +17,7 @@ from ledger.claims import Claim, claim, release
 from ledger.courses import open_drift
 from ledger.events import announce, record
 from ledger.locks import lock_family
-from ledger.lookups import instances_of_session, next_numbers, open_starts, ordered_before
+from ledger.lookups import done_before, instances_of_session, next_numbers, open_starts
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import StaleMove, move
 from ledger.reads import session_to_change
@@ -59,10 +59,9 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     data = {"session_id": session.id}
     if not await access.may_act(tx, ctx.policy, session, command.decider):
         return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
-    if command.key:
-        done = await ordered_before(tx, session.id, f"instance.{command.order}", command.key, now - KEPT)
-        if done is not None:  # The process ended before it could answer; what was ordered since then stands.
-            return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
+    done = await done_before(tx, session.id, {f"instance.{command.order}"}, command.key, now - KEPT)
+    if done is not None:  # The process ended before it could answer; what was ordered since then stands.
+        return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
         return Reply(False, "drift_unconfirmed", sentence, data)

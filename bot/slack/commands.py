@@ -170,13 +170,13 @@ async def _extend(desk: Desk, job: Job, parsed: Command) -> None:
 async def _done(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
-    done = Done(parsed.target, facts, succeeded=succeeded, preserve=preserve)
+    done = Done(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
     await desk.say(job, answer(await sessions.done(desk.ctx, done)))
 
 
 async def _switch(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
-    order = Switch(parsed.target, facts, Order(parsed.name))
+    order = Switch(parsed.target, facts, Order(parsed.name), key=job.key)
     await desk.say(job, answer(await switching.switch(desk.ctx, order)))
 
 
@@ -224,14 +224,15 @@ async def _delegate(desk: Desk, job: Job, parsed: Command) -> None:
         await desk.say(job, answer(Reply(True, "delegations", delegating.said(rows))))
         return
     to = Actor.from_ref(parsed.target) if parsed.action == "set" else None
-    change = delegating.Delegate(facts, to, parsed.day)
+    change = delegating.Delegate(facts, to, parsed.day, job.key)
     done = await (delegating.delegate if to else delegating.revoke)(desk.ctx, change)
     await desk.say(job, answer(done))
 
 
 async def _break_glass(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
-    await desk.say(job, answer(await breaking.break_glass(desk.ctx, BreakGlass(parsed.target, facts, parsed.text))))
+    wanted = BreakGlass(parsed.target, facts, parsed.text, key=job.key)
+    await desk.say(job, answer(await breaking.break_glass(desk.ctx, wanted)))
 
 
 async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
@@ -253,9 +254,9 @@ async def _cancel(desk: Desk, job: Job, parsed: Command) -> None:
 async def _key(desk: Desk, job: Job, parsed: Command) -> None:
     actor = job.heard.actor
     if parsed.action == "add":
-        reply = await keys.add(desk.ctx, AddKey(actor, parsed.text))
+        reply = await keys.add(desk.ctx, AddKey(actor, parsed.text, job.key))
     elif parsed.action == "remove":
-        reply = await keys.remove(desk.ctx, actor)
+        reply = await keys.remove(desk.ctx, actor, job.key)
     else:
         reply = await keys.show(desk.ctx, actor)
     await desk.say(job, answer(reply))

@@ -150,7 +150,11 @@ async def test_what_is_inside_the_approved_time_is_kept_without_a_question(w: Wo
     running = await w.running(hours=Decimal(3))
     row = await session(w)
     approved = await end(w)
-    await w.shorten(row.id, timedelta(hours=1))
+    await w.shorten(row.id, timedelta(hours=2))
+    first = await w.more(running, "1", key="rest:once")
+    assert (first.code, await end(w)) == ("kept", approved - timedelta(hours=1))
+    # The same call again, after a crash before its answer: the end is moved once.
+    assert (await w.more(running, "1", key="rest:once"), await end(w)) == (first, approved - timedelta(hours=1))
     seen_s = int((approved - timedelta(hours=1)).timestamp())
     kept = await w.more(running, "1", seen_end_s=seen_s, only_inside=True)
     assert (kept.code, await end(w)) == ("kept", approved)

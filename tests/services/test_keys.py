@@ -37,6 +37,14 @@ async def test_a_key_is_added_replaced_shown_and_removed(w: World) -> None:
     assert (await keys.show(w.ctx, ALICE)).code == "no_key"
     kinds = [event.kind for event in (await w.books()).events]
     assert kinds == ["key.added", "key.added", "key.removed"]
+    # What a repeated call had said does not undo what was said since.
+    assert (await keys.add(w.ctx, AddKey(ALICE, first, "add"))).code == "key_added"
+    gone = await keys.remove(w.ctx, ALICE, "remove")
+    assert (await keys.add(w.ctx, AddKey(ALICE, first, "add"))).code == "key_added"
+    assert (await keys.show(w.ctx, ALICE)).code == "no_key"
+    await add(w, second)
+    assert await keys.remove(w.ctx, ALICE, "remove") == gone
+    assert (await keys.show(w.ctx, ALICE)).data["key"] == second
 
 
 async def test_what_is_not_a_good_public_key_is_refused_and_not_stored(w: World) -> None:
