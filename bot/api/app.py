@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
-from bot.api import problems, reference
+from bot.api import meanings, problems, reference
 from bot.api.desk import SCOPE_FIELD, Desk
 from bot.api.gate import Gate
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
@@ -76,6 +76,7 @@ class _Api(FastAPI):
         """The OpenAPI document, made once."""
         if self.openapi_schema is None:
             document = super().openapi()
+            meanings.explain(document)
             for methods in document["paths"].values():
                 for operation in methods.values():
                     for answer in operation["responses"].values():

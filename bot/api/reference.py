@@ -37,7 +37,7 @@ def page(document: dict[str, Any]) -> str:
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
         f"<title>{title}</title><style>{STYLE}</style><h1>{title}</h1>{said}"
         f"<p>All of it: <a href=/openapi.json>/openapi.json</a> (OpenAPI {escape(document['openapi'])}).</p>"
-        f"{body}</html>"
+        f"{body}{_documents(document)}</html>"
     )
 
 
@@ -47,24 +47,44 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
     named = f"<b class=m>{method}</b> <code>{escape(path)}</code> <span class=s>{escape(scope)}</span>"
     parts = [f"<p>{escape(text)}</p>"]
     fields = [
-        (one["name"], one["in"], _kind(one.get("schema", {})), one.get("description", ""))
-        for one in operation.get("parameters", ())
+        (one["name"], one["in"], _kind(one.get("schema", {})), _meaning(one)) for one in operation.get("parameters", ())
     ]
     content = operation.get("requestBody", {}).get("content", {})
     for media in content.values():
         fields += [(name, "body", kind, said) for name, kind, said in _fields(media.get("schema", {}), document)]
     if fields:
         parts.append(_table(("field", "in", "type", "meaning"), fields))
-    answers = [(code, one.get("description", "")) for code, one in operation.get("responses", {}).items()]
-    parts.append(_table(("answer", "meaning"), answers))
+    answers = [(code, one.get("description", ""), _given(one)) for code, one in operation.get("responses", {}).items()]
+    parts.append(_table(("answer", "meaning", "holds"), answers))
     return f"<details><summary>{named}</summary>{''.join(parts)}</details>"
+
+
+def _given(answer: dict[str, Any]) -> str:
+    """The kind of document that an answer is."""
+    return ", ".join(_kind(media.get("schema", {})) for media in answer.get("content", {}).values())
+
+
+def _documents(document: dict[str, Any]) -> str:
+    """Every kind of document with its fields: what callers send and get."""
+    shown = []
+    for name, schema in sorted(document["components"]["schemas"].items()):
+        fields = _fields(schema, document)
+        said = escape(str(schema.get("description", "")))
+        table = _table(("field", "type", "meaning"), fields) if fields else ""
+        title = f"<summary><code>{escape(name)}</code></summary>"
+        shown.append(f"<details id='{escape(name)}'>{title}<p>{said}</p>{table}</details>")
+    return f"<h2>documents</h2>{''.join(shown)}"
 
 
 def _fields(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The fields of a body, from the schema that it refers to."""
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     found = document["components"]["schemas"].get(name, schema)
-    return [(key, _kind(one), str(one.get("description", ""))) for key, one in found.get("properties", {}).items()]
+    return [(key, _kind(one), _meaning(one)) for key, one in found.get("properties", {}).items()]
+
+
+def _meaning(told: dict[str, Any]) -> str:
+    return str(told.get("description") or told.get("schema", {}).get("description", ""))
 
 
 def _kind(schema: dict[str, Any]) -> str:
