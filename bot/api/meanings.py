@@ -190,6 +190,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "owners": "What each owner spent.",
     "page": "The same as a page for people, in Markdown.",
     "parent_id": "The request that this one belongs to, such as the one whose hours it extends.",
+    "parts": "What the expected total is made of, in words; empty where it is one part alone.",
     "per_success_usd": "What one success has cost, failures included; null before the first.",
     "period": "hourly, daily, monthly or total.",
     "policy": "What was approved with its machine, and what may end it early.",

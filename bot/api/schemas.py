@@ -62,6 +62,7 @@ class OptionOut(Out):
     worst_usd: Decimal
     marks: list[str]
     why: str
+    parts: str = ""
     hold: str = Field(default="", description="What of the worst case is for a hold at its end, to save checkpoints.")
 
 

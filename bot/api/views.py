@@ -26,7 +26,7 @@ from bot.services.connecting import SSH_PORT, api_url, fingerprint, known_hosts,
 from bot.services.context import Context
 from bot.services.holding import WAITS
 from bot.services.metering import cost_now
-from bot.services.offers import hold_line, offer_from_json
+from bot.services.offers import hold_line, offer_from_json, parts_line
 from bot.services.reconciling import Range
 from ledger.models import Instance, Node, Option
 from ledger.reads import RequestView, SessionView
@@ -73,6 +73,7 @@ def _option(option: Option) -> OptionOut:
         worst_usd=option.worst_usd,
         marks=list(option.marks),
         why=option.why,
+        parts=parts_line(option),
         hold=hold_line(option),
     )
 

@@ -13,6 +13,7 @@ from bot.cli.asking import Json, Named, plain_id
 from bot.cli.door import spoken
 from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import show
+from bot.rules.journal_text import happened, whole
 from bot.rules.wording import rate
 from bot.services.told import TextTable, Told
 
@@ -115,18 +116,23 @@ def audit(
 ) -> None:
     """Show what happened, in order, and check the seals. Ends with 1 when the journal was changed."""
     found = spoken(lambda door: door.get(f"/audit/{plain_id(subject)}"))
-    for event in () if as_json else found["events"]:
-        moved = f"{event['before']} → {event['after']}" if event["before"] or event["after"] else ""
-        at = event["at"].replace("T", " ")[:19]
-        plain = f"{at} UTC  {event['kind']}  {moved}  {event['actor']}  {event['reason']}"
-        typer.echo(json.dumps(event, ensure_ascii=False) if jsonl else logs.visible(plain))
     if jsonl:
+        for event in found["events"]:
+            typer.echo(json.dumps(event, ensure_ascii=False))
         typer.echo(json.dumps({"heads": found["heads"]}))
+    elif not as_json:
+        rows = tuple(_event(event) for event in found["events"])
+        show(_table(("when (UTC)", "what", "by", "reason"), rows, "Nothing happened yet."))
     if as_json:
         show(found)
     if found["broken"]:
         fail(f"The journal was changed: {'; '.join(found['broken'])}.")
-    typer.echo(f"{len(found['events'])} events, {found['sealed']} sealed, the chain is whole.", err=True)
+    typer.echo(whole(len(found["events"]), found["sealed"]), err=True)
+
+
+def _event(event: Any) -> tuple[str, ...]:
+    at = event["at"].replace("T", " ")[:19]
+    return at, happened(event["kind"], event["before"], event["after"]), event["actor"], event["reason"]
 
 
 def _rate(one: Any) -> str:

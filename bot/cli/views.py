@@ -45,7 +45,7 @@ def told_request(one: RequestOut) -> Told:
             rate(option.price_usd_h),
             usd(option.expected_usd),
             usd(option.worst_usd),
-            option.why,
+            f"{option.why} Expected: {option.parts}." if option.parts else option.why,
         )
         for option in one.options
     )

@@ -27,6 +27,8 @@ from providers.base import Capabilities, Offer
 
 BEST_COST = "best cost-efficiency"
 BEST_STABILITY = "best stability"
+#: The same where the cloud reports no reliability, so that what was compared is the policy's assumption.
+ASSUMED_STABILITY = "best stability (assumed)"
 FREE = "free"
 FASTEST = "fastest within budget"
 _ZERO = Decimal(0)
@@ -154,7 +156,8 @@ def _shown(found: Field, count: int, free: frozenset[str]) -> list[tuple[int, Sc
     """The options to show with their place from 0 and their marks: first ones, then marked ones further down."""
     first = list(enumerate(found.cheapest(count)))
     stable, fastest = found.stable(), found.fastest()
-    marked = [(stable, BEST_STABILITY), *([(fastest, FASTEST)] if fastest is not None else [])]
+    stability = BEST_STABILITY if stable[1].offer.reliability is not None else ASSUMED_STABILITY
+    marked = [(stable, stability), *([(fastest, FASTEST)] if fastest is not None else [])]
     below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
     kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]
     marks: dict[int, tuple[str, ...]] = {0: (BEST_COST,)}
@@ -183,12 +186,14 @@ def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decima
     total = f"{usd(costs.expected_usd)} expected for {hours(costs.hours)} at {rate(offer.price_usd_h or Decimal(0))}"
     more = costs.expected_usd - first_usd
     dearer = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than the first"
+    stable = "most stable" if BEST_STABILITY in marks else ""
+    stable = "most stable as assumed" if ASSUMED_STABILITY in marks else stable
     if BEST_COST in marks:
         lead = "Lowest expected total with its risk"
-        lead += " and most stable" if BEST_STABILITY in marks else ""
+        lead += f" and {stable}" if stable else ""
         lead += " and fastest" if FASTEST in marks else ""
-    elif BEST_STABILITY in marks:
-        lead = f"Most stable{' and fastest' if FASTEST in marks else ''} for {dearer}"
+    elif stable:
+        lead = f"{stable[0].upper()}{stable[1:]}{' and fastest' if FASTEST in marks else ''} for {dearer}"
     elif FASTEST in marks:
         lead = f"Fastest for {dearer}"
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
@@ -25,6 +26,12 @@ def usd(amount_usd: Decimal) -> str:
         return "<$0.01"
     rounded = _rounded(amount_usd, Decimal("0.01"))
     return f"-${-rounded:,.2f}" if rounded < 0 else f"${rounded:,.2f}"
+
+
+def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
+    """What a total is made of, `$0.70 compute + $0.07 retries`; parts of less than half a cent are not worth a word."""
+    told = [f"{usd(amount)} {name}" for name, amount in parts if amount >= Decimal("0.005")]
+    return " + ".join(told) if len(told) > 1 else ""
 
 
 def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:

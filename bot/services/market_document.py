@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
+from bot.rules.wording import sum_of
 from ledger.values import JobRequest
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
@@ -39,6 +40,8 @@ class MarketOption(_Strict):
     read_at: datetime
     marks: tuple[str, ...]
     why: str
+    #: What the expected total is made of, in words.
+    parts: str = ""
 
 
 class MarketCloud(_Strict):
@@ -117,4 +120,5 @@ def _option(option: RankedOption) -> MarketOption:
         read_at=offer.fetched_at,
         marks=option.marks,
         why=option.why,
+        parts=sum_of((part.name, part.expected_usd) for part in estimate.components),
     )

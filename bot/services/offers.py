@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 
 from bot.rules.checkpoints import said_of
 from bot.rules.estimate import Estimate
+from bot.rules.wording import sum_of
 from ledger.models import Option
 from providers.base import Offer
 
@@ -47,6 +48,12 @@ def hold_hours(option: Option) -> Decimal:
 def hold_line(option: Option) -> str:
     """What of an option's worst case is for its end, as every door says it; empty where nothing is."""
     return said_of(*(_of_hold(option, name) for name in ("hold_usd", "hold_hours", "disk_hours")))
+
+
+def parts_line(option: Option) -> str:
+    """What an option's expected total is made of; empty where it is one part alone."""
+    parts = (option.estimate or {}).get("components", ())
+    return sum_of((str(part["name"]), Decimal(str(part["expected_usd"]))) for part in parts)
 
 
 def _of_hold(option: Option, name: str) -> Decimal:

@@ -43,4 +43,5 @@ def told_market(found: MarketDocument) -> Told:
 def _market_row(one: MarketOption) -> tuple[str, ...]:
     gpus = f"{one.gpu_count}x {one.gpu}{' spot' if one.spot else ''}"
     price = "-" if one.price_usd_h is None else rate(one.price_usd_h)
-    return str(one.rank), one.offer_id, gpus, one.region, price, usd(one.expected_usd), one.why
+    why = f"{one.why} Expected: {one.parts}." if one.parts else one.why
+    return str(one.rank), one.offer_id, gpus, one.region, price, usd(one.expected_usd), why

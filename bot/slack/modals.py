@@ -38,12 +38,14 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
     known = [_option(cloud) for cloud in clouds][:_GPU_OPTIONS]
     spot = [_option("no", "No, on-demand only"), _option("any", "Either"), _option("yes", "Yes, spot only")]
     longest = f"up to {hours(policy.max_hours)} without a second approval"
+    needed = f"Say this, or below what runs; {longest}."
+    work = "Its time follows from it; then GPU and number may be left to the plan, too."
     blocks = [
-        _input("gpu", "GPU", _select(names, "Choose a GPU"), optional=True),
+        _input("gpu", "GPU", _select(names, "Choose a GPU"), optional=True, hint="Choose one here or type it below."),
         _input("typed", "or type it", _text("4090, A100-80GB"), optional=True, hint="Several are separated by commas."),
-        _input("count", "How many", _text("1, or 2-4"), optional=True),
-        _input("hours", "For how long", _text("6h, 90m, 1h30m"), optional=True, hint=longest.capitalize()),
-        _input("work", "or what runs", _text("model=7B tokens=2B seq=2048"), optional=True, hint="Its time follows."),
+        _input("count", "How many", _text("1, or 2-4"), optional=True, hint="1 unless you say more."),
+        _input("hours", "For how long", _text("6h, 90m, 1h30m"), optional=True, hint=needed),
+        _input("work", "or what runs", _text("model=7B tokens=2B seq=2048"), optional=True, hint=work),
         _input("disk", "Disk in GB", _text("100"), optional=True),
         _input("max", "Most it may cost in all", _text("$50"), optional=True),
         _input("price", "Most per hour", _text("$2.50"), optional=True, hint="For all GPUs together."),

@@ -132,7 +132,7 @@ async def test_the_approved_time_is_announced_and_enforced(p: Play) -> None:
 async def test_more_than_twelve_hours_is_decided_by_an_override_first(p: Play) -> None:
     ws, screens = p.ws, p.screens
     await ws.as_("alice").command(LONG)
-    extra = await screens.posted("More time: 1× RTX4090 for 20 hours")
+    extra = await screens.posted("More than 12 hours: 1× RTX4090 for 20 hours")
     main = await screens.posted("The extra time is decided first")
     assert button_texts(extra) == ["Allow 20 hours", "Reject…"]
     assert button_texts(main) == ["Reject…"]
@@ -156,7 +156,7 @@ async def test_more_than_twelve_hours_is_decided_by_an_override_first(p: Play) -
 async def test_an_override_that_is_refused_closes_the_request(p: Play) -> None:
     ws, screens = p.ws, p.screens
     await ws.as_("alice").command(LONG)
-    extra = await screens.posted("More time: 1× RTX4090 for 20 hours")
+    extra = await screens.posted("More than 12 hours: 1× RTX4090 for 20 hours")
     main = await screens.posted("The extra time is decided first")
     bob = ws.as_("bob")
     await bob.click(extra, "Reject…")

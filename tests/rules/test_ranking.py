@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bot.rules.estimate import estimate
 from bot.rules.excluding import EXCLUSIONS, in_region
 from bot.rules.policy import Policy
-from bot.rules.ranking import BEST_COST, BEST_STABILITY, FREE, Ranked, rank
+from bot.rules.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FREE, Ranked, rank
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
 from providers.base import Offer, Stock
 from tests.rules.builders import CLOUDS, OFFERS, capabilities, job, offer
@@ -254,13 +254,23 @@ def test_spot_is_never_the_most_stable_beside_on_demand() -> None:
         ("firm", (BEST_STABILITY,)),
     ]
     assert "spot" in found.options[0].why
-    assert "assumed" in ranked(offer(reliability=None)).options[0].why
+
+
+def test_a_stability_that_no_cloud_reports_is_marked_as_assumed() -> None:
+    (only,) = ranked(offer(reliability=None)).options
+    assert only.marks == (BEST_COST, ASSUMED_STABILITY)
+    assert only.why.startswith("Lowest expected total with its risk and most stable as assumed: $")
+    cheap = offer("cheap", reliability=Decimal("0.9"))
+    dear = ranked(cheap, offer("dear", price_usd_h=Decimal("0.8"), reliability=None)).options[-1]
+    assert (dear.offer.key, dear.marks) == ("dear", (ASSUMED_STABILITY,))
+    assert dear.why.startswith("Most stable as assumed for $")
 
 
 # ── properties ───────────────────────────────────────────────────────────────────────────────────
 
 MARKET = st.lists(OFFERS, min_size=1, max_size=12, unique_by=lambda one: one.id)
 WANTED = job(gpu=ANY, spot=SpotPolicy.ANY)
+STABILITIES = {BEST_STABILITY, ASSUMED_STABILITY}
 
 
 def order(found: Ranked) -> dict[str, int]:
@@ -276,7 +286,9 @@ def test_options_stand_in_the_order_of_their_expected_totals(market: list[Offer]
     for option in found.options:
         assert option.estimate == estimate(option.offer, WANTED, POLICY, CLOUDS[option.offer.cloud])
     assert sum(BEST_COST in option.marks for option in found.options) == 1
-    assert sum(BEST_STABILITY in option.marks for option in found.options) == 1
+    marks = [mark for option in found.options for mark in option.marks if mark in STABILITIES]
+    (stable,) = [option for option in found.options if STABILITIES & set(option.marks)]
+    assert marks == [ASSUMED_STABILITY if stable.offer.reliability is None else BEST_STABILITY]
 
 
 @given(market=MARKET, cut=st.decimals(min_value="0.1", max_value="0.999", places=3), data=st.data())

@@ -178,7 +178,7 @@ async def test_two_approvers(stage: Stage) -> None:
 async def test_more_hours_are_asked_for_first(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision 1x4090 20h")
     offers, override = stage.ws.channel_messages()
-    assert "More time" in all_text(override)
+    assert "More than 12 hours" in all_text(override)
     assert [b["action_id"] for b in buttons(offers)] == ["reject"]
     await stage.click("bob", override, "approve:time")
     assert "The time is allowed by <@U0BOB>" in all_text(stage.ws.now(override))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bot.rules.journal_text import happened, whole
 from bot.services.auditing import Audit
 from bot.slack.blocks.parts import Message, clip, code, context, person, safe, section, when
 from ledger.models import Event
@@ -16,7 +17,7 @@ def audit(found: Audit) -> Message:
     lines = [_line(event) for event in newest]
     more = len(found.events) - len(newest)
     lines += [f"… and {more} earlier ones"] if more > 0 else []
-    state = f"{len(found.events)} events, {found.sealed} sealed, the chain is whole."
+    state = whole(len(found.events), found.sealed)
     if found.broken:
         state = f":rotating_light: The journal was changed: {safe('; '.join(found.broken), 600)}."
     export = f"All of it: {code(f'gpu-shopper audit {short_id(found.request_id)} --jsonl')}."
@@ -26,6 +27,7 @@ def audit(found: Audit) -> Message:
 
 
 def _line(event: Event) -> str:
-    moved = f" {safe(event.before, 24)} → {safe(event.after, 24)}" if event.before or event.after else ""
     why = f": {safe(event.reason, 160)}" if event.reason else ""
-    return f"{when(event.at)} · {safe(event.kind, 40)}{moved} · {person(event.actor)}{why}"
+    return (
+        f"{when(event.at)} · {safe(happened(event.kind, event.before, event.after), 100)} · {person(event.actor)}{why}"
+    )

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.wording import rate, usd
-from bot.services.offers import hold_line, offer_from_json
+from bot.services.offers import hold_line, offer_from_json, parts_line
 from bot.slack.blocks.parts import Block, code, context, dollars, money_range, percent, safe, table
 from ledger.models import Option
 from providers.base import Offer
 
 HEAD = ("#", "cloud", "GPU", "region", "kind", "$/h", "expected total", "range", "reliability", "marks")
 RIGHT = (0, 5, 6, 7, 8)
+#: Prose: the marks shall be seen without scrolling to the side.
+WRAPPED = (3, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Line:
     why: str
     #: What of the worst case is for its end; empty where nothing is.
     hold: str = ""
+    #: What the expected total is made of; empty where it is one part alone.
+    parts: str = ""
 
     @property
     def name(self) -> str:
@@ -49,12 +53,13 @@ def line(option: Option) -> Line:
         tuple(option.marks),
         option.why,
         hold_line(option),
+        parts_line(option),
     )
 
 
 def offers_table(lines: Iterable[Line]) -> Block:
     """The ranked table."""
-    return table([HEAD, *(_row(one) for one in lines)], RIGHT)
+    return table([HEAD, *(_row(one) for one in lines)], RIGHT, wrapped=WRAPPED)
 
 
 def _row(one: Line) -> Sequence[str]:
@@ -91,7 +96,8 @@ def price_block(lines: Sequence[Line], version: int) -> Block:
     """The last block of a request: fixed layout, numbers from the ledger and nothing that anybody typed."""
     told = [f"*Price* (quote {version}, from the ledger)"]
     for one in lines:
-        totals = f"expected {dollars(one.expected_usd)} · at most {dollars(one.worst_usd)}"
+        made_of = f" = {safe(one.parts, 200)}" if one.parts else ""
+        totals = f"expected {dollars(one.expected_usd)}{made_of} · at most {dollars(one.worst_usd)}"
         told.append(f"#{one.rank}  {rate(one.price_usd_h)} · {totals}")
         told += [f"      {one.hold}"] if one.hold else []
     return context("\n".join(told))

@@ -101,12 +101,14 @@ def confirm(title: str, text: str, yes: str, no: str = "Back") -> Block:
     return {"title": plain(title, 100), "text": plain(text, 300), "confirm": plain(yes, 30), "deny": plain(no, 30)}
 
 
-def table(rows: Iterable[Iterable[str]], right: Iterable[int] = ()) -> Block:
-    """A table of plain cells, the first row its header; `right` are the columns of numbers."""
+def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Iterable[int] = ()) -> Block:
+    """A table of plain cells, the first row its header; `right` are columns of numbers, `wrapped` those of prose."""
     cells = [[{"type": "raw_text", "text": clean(cell, 100) or "–"} for cell in row] for row in rows]
-    aligned = set(right)
+    aligned, folds = set(right), set(wrapped)
     columns = range(len(cells[0]) if cells else 0)
-    settings = [{"align": "right" if column in aligned else "left"} for column in columns]
+    settings: list[Block] = [{"align": "right" if column in aligned else "left"} for column in columns]
+    for column in folds.intersection(columns):
+        settings[column]["is_wrapped"] = True
     return {"type": "table", "rows": cells, "column_settings": settings}
 
 

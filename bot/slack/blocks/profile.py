@@ -18,13 +18,17 @@ def profile(cloud: str) -> Message:
     except ProfileError as error:
         return said(safe(str(error), 500))
     title = f"*{safe(cloud)}*: {safe(' '.join(filter(None, (found.meter, found.over, found.stopped))))}"
-    billing = bullets(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
-    bites = bullets(
+    billing = "*What it costs, and until when*\n"
+    billing += bullets(f"• {safe(line, LONGEST)}" for line in _sentences(found.sections[TEARDOWN]))
+    bites = "*What went wrong for others → what to do*\n"
+    bites += bullets(
         f"{code(one.id)} {safe(_plain(one.symptom), LONGEST)} → {safe(_plain(one.fix), LONGEST)}"
         for one in found.gotchas
     )
     places = " ".join(code(f"{key}={value}") for key, value in found.overrides.environment.items())
-    blocks = (section(title), section(billing), section(bites), context(places))
+    every = f"Set on its machines: {places}" if places else "Nothing is set on its machines."
+    whole = f"All of it: {code(f'gpu-shopper profiles show {cloud}')}."
+    blocks = (section(title), section(billing), section(bites), context(every, whole))
     return Message(clip(f"{title}\n{billing}\n{bites}", 3_900), blocks)
 
 

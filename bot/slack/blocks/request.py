@@ -80,6 +80,8 @@ def request_message(
     extra = request.kind in (OVERRIDE, EXTEND, DRIFT)
     title = f"More time: {job_words.title(job)}" if extra else job_words.title(job)
     ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
+    if request.kind == OVERRIDE:
+        title = f"More than {hours(policy.max_hours)}: {job_words.title(job)}"
     if request.kind == DRIFT:
         title = f"Costs more than approved: {job_words.title(job)}"
         ask = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
@@ -167,7 +169,8 @@ def _pending(view: RequestView, who: Asked, lines: list[Line], limits: list[str]
 
 
 def _pending_override(view: RequestView, who: Asked) -> tuple[list[str], list[Block]]:
-    rule = _rule(view, who)
+    asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
+    rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
     return rule, [section(bullets(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
