@@ -13,8 +13,8 @@ from bot.rules.end_codes import WRONG_GPUS
 from bot.services import invariants, reconciling
 from bot.services.invariants.money import SPENT
 from ledger.audit import Books, read_books
-from ledger.models import Instance
-from ledger.states import InstanceState, NotificationKind, SessionState
+from ledger.models import Instance, Request
+from ledger.states import InstanceState, NotificationKind, RequestState, SessionState
 from providers.sandbox.engine import TrueInstance, truth
 from tests.e2e.month import spending
 from tests.e2e.month.faults import RAISES, Injector
@@ -54,6 +54,8 @@ class Verdict:
     broken: list[str] = field(default_factory=list)
     #: What explains sessions whose bill is far from what was booked, as far as rows and clouds tell.
     notes: list[str] = field(default_factory=list)
+    #: Why approved requests never got ready, and how many.
+    never_ready: Counter[str] = field(default_factory=Counter)
 
 
 async def judge(month: Month, people: People, injector: Injector) -> Verdict:
@@ -66,7 +68,7 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     verdict.broken += [str(one) for one in found if one.rule != "the ledger agrees with the bill"]
     verdict.broken += people.unexpected
     verdict.broken += month.board.slack.broken() if month.board.slack is not None else []
-    _stories(verdict, people)
+    _stories(verdict, people, books)
     true = {(item.cloud, item.ref): item for cloud in month.clouds.values() for item in cloud.instances()}
     _ends(verdict, month, books, true.values())
     _kills(verdict, books, true, injector)
@@ -79,8 +81,19 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     return verdict
 
 
-def _stories(verdict: Verdict, people: People) -> None:
+def _stories(verdict: Verdict, people: People, books: Books) -> None:
+    rows: defaultdict[str, list[Instance]] = defaultdict(list)
+    for row in books.instances:
+        rows[row.request_id].append(row)
+    requests = {request.id: request for request in books.requests}
     for story in people.stories.values():
+        if story.clicked_at and story.ready_at is None:
+            why = _never_ready(requests[story.request_id], rows[story.request_id])
+            verdict.never_ready[why or "no reason"] += 1
+            if not why:
+                verdict.broken.append(
+                    f"never ready: {story.request_id} at {story.cloud} was approved, and nothing failed"
+                )
         line = verdict.lines[story.cloud]
         line.asked += 1
         line.approved += bool(story.clicked_at)
@@ -93,6 +106,14 @@ def _stories(verdict: Verdict, people: People) -> None:
     waits = [wait for line in verdict.lines.values() for wait in line.waits_s]
     if waits and median(waits) >= MOST_TO_READY_S:
         verdict.broken.append(f"click to ready: the median is {median(waits):.0f} s")
+
+
+def _never_ready(request: Request, rows: list[Instance]) -> str:
+    """What kept an approved request from a machine: how its creates and boots ended, or what it waits for."""
+    ends = sorted({row.outcome_code for row in rows if row.reachable_at is None and row.outcome_code})
+    if request.state in (RequestState.PENDING, RequestState.EXPIRED):
+        ends.append("asked again")
+    return " and ".join(ends)
 
 
 def _ends(verdict: Verdict, month: Month, books: Books, true: Iterable[TrueInstance]) -> None:
@@ -255,4 +276,12 @@ def table(verdict: Verdict, month: Month, injector: Injector) -> str:
         names[name] += number
     said = ", ".join(f"{name} {number}" for name, number in sorted(names.items()))
     rules = ", ".join(f"{cloud}: {name}" for cloud, name in injector.rules) or "none"
-    return "\n".join([f"seed {month.seed}; {month.lives} lives; rules drawn: {rules}", *text, f"faults: {said}"])
+    never = ", ".join(f"{why} {number}" for why, number in verdict.never_ready.most_common()) or "none"
+    return "\n".join(
+        [
+            f"seed {month.seed}; {month.lives} lives; rules drawn: {rules}",
+            *text,
+            f"never ready: {never}",
+            f"faults: {said}",
+        ]
+    )
