@@ -48,7 +48,10 @@ class Request(Claimable, Base):
     #: Machines that failed for this request and are not tried again for it.
     failed_machines: Mapped[list[str]] = mapped_column(Json, default=list)
 
-    __table_args__ = (Index("ix_requests_state_created_at", "state", "created_at"),)
+    __table_args__ = (
+        Index("ix_requests_state_created_at", "state", "created_at"),
+        Index("ix_requests_parent_id_created_at", "parent_id", "created_at"),
+    )
 
 
 class Quote(Base):

@@ -26,7 +26,7 @@ class Session(Claimable, Base):
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), unique=True)
-    state: Mapped[SessionState] = mapped_column(EnumText(SessionState))
+    state: Mapped[SessionState] = mapped_column(EnumText(SessionState), index=True)
     version: Mapped[int] = mapped_column(Integer, default=1)
     owner: Mapped[str] = mapped_column(SafeString(96), index=True)
     channel: Mapped[str] = mapped_column(SafeString(64))
@@ -136,6 +136,7 @@ class Instance(Claimable, Base):
             postgresql_where=text(f"state IN ({_OPEN})"),
         ),
         Index("ix_instances_cloud_account_state", "cloud", "account", "state"),
+        Index("ix_instances_state", "state"),
     )
 
 

@@ -32,7 +32,7 @@ class LedgerEntry(Base):
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
     at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
     session_id: Mapped[str | None] = mapped_column(SafeString(24), index=True)
-    instance_id: Mapped[str | None] = mapped_column(SafeString(24))
+    instance_id: Mapped[str | None] = mapped_column(SafeString(24), index=True)
     component: Mapped[str] = mapped_column(SafeString(24), default="")
     note: Mapped[str] = mapped_column(SafeText, default="")
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from bot.services import sweep, unattended
+from bot.services import drifting, metering, sweep, unattended
+from ledger.db import Database
 from ledger.states import StrayState
 from providers.sandbox.vast.cloud import VastSandbox
-from tests.support.world import World
+from tests.support.clock import SteppedClock
+from tests.support.world import World, world
 
 
 @contextmanager
@@ -48,3 +51,30 @@ async def test_a_quiet_look_asks_two_questions_and_a_twin_is_still_found(w: Worl
     w.clock.advance(60)
     assert (await sweep.observe(w.ctx, "vast")).urgent
     assert [stray.state for stray in (await w.books()).strays] == [StrayState.SEEN]
+
+
+async def test_what_is_asked_every_few_seconds_reads_no_history(sqlite_db: Database, clock: SteppedClock) -> None:
+    said: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            said.append((statement, parameters))
+
+    async with world(sqlite_db, clock) as w:
+        await w.running(candidates=("vast",))
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            await drifting.drift_due(w.ctx)
+            await metering.accrue_due(w.ctx)
+            await unattended.unattended_due(w.ctx)
+            await sweep.observe(w.ctx, "vast")
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    with closing(sqlite3.connect(str(sqlite_db.url.database))) as raw:
+        plans = [row[3] for one in said for row in raw.execute(f"EXPLAIN QUERY PLAN {one[0]}", one[1])]
+    assert len(plans) > 8
+    assert [plan for plan in plans if plan.startswith("SCAN") and plan.split()[1] not in NEVER_LONG] == []
+
+
+#: Tables that hold few rows however long the service runs.
+NEVER_LONG = frozenset({"strays", "CONSTANT"})
