@@ -13,6 +13,7 @@ from sqlalchemy.engine import Engine
 from bot.services import drifting, metering, sweep, unattended
 from ledger.db import Database
 from ledger.states import StrayState
+from providers.sandbox.engine import SandboxTiming
 from providers.sandbox.vast.cloud import VastSandbox
 from tests.support.clock import SteppedClock
 from tests.support.world import World, world
@@ -60,7 +61,7 @@ async def test_what_is_asked_every_few_seconds_reads_no_history(sqlite_db: Datab
         if statement.startswith("SELECT"):
             said.append((statement, parameters))
 
-    async with world(sqlite_db, clock) as w:
+    async with world(sqlite_db, clock, sandbox=SandboxTiming.quick()) as w:
         await w.running(candidates=("vast",))
         event.listen(Engine, "before_cursor_execute", note)
         try:
