@@ -111,12 +111,43 @@ def reserve(policy: Policy, location: str | None, able: Capabilities) -> Hold:
     """
     if place(location) is None or not able.terminate:
         return Hold()
-    save_h = Decimal(policy.checkpoint_save_s) / 3600
-    if policy.checkpoint_unverified == Unverified.DESTROY:
-        return Hold(save_h)
-    if able.keeps_disk:
-        return Hold(save_h, Decimal(policy.checkpoint_disk_s) / 3600)
-    return Hold(max(Decimal(policy.checkpoint_hold_s) / 3600, save_h))
+    run_h = Decimal(_run_s(policy, keeps_disk=able.keeps_disk)) / 3600
+    kept = able.keeps_disk and policy.checkpoint_unverified != Unverified.DESTROY
+    return Hold(run_h, Decimal(policy.checkpoint_disk_s) / 3600 if kept else Decimal(0))
+
+
+def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
+    """For how many seconds a machine runs on at its end, where its checkpoint is looked for."""
+    if keeps_disk or policy.checkpoint_unverified == Unverified.DESTROY:
+        return policy.checkpoint_save_s
+    return max(policy.checkpoint_hold_s, policy.checkpoint_save_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What was reserved for the end of one machine when it was approved, in dollars and in seconds.
+
+    `seconds` None is a machine of which nothing was reserved: one of a release before there were holds, or one that was
+    adopted. It adds no hours to those that were granted and sets no money aside. At its end it is held all the same, as
+    long as the policy of now would reserve, out of what was approved and not spent.
+    """
+
+    usd: Decimal
+    seconds: int | None
+
+    @classmethod
+    def of(cls, hold_usd: Decimal | None, hold_s: int | None) -> Reserved:
+        """From the two columns of the machine's row: the one reading of what they lack."""
+        return cls(hold_usd or Decimal(0), hold_s)
+
+    @property
+    def granted_h(self) -> Decimal:
+        """Hours that count as granted beside those of the session."""
+        return Decimal(self.seconds or 0) / 3600
+
+    def longest_s(self, policy: Policy, *, keeps_disk: bool) -> int:
+        """For how many seconds from its ordered end the machine may be held."""
+        return _run_s(policy, keeps_disk=keeps_disk) if self.seconds is None else self.seconds
 
 
 def reserved_usd(hold_usd: Decimal, total_cap_usd: Decimal, run_usd: Decimal) -> Decimal:

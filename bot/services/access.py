@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
 from bot.rules.approval import DeciderFacts, is_approver, linked
 from bot.rules.extending import may_act as rule
 from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
+from bot.services.commands import Reply
 from bot.services.consumers import Principal
+from bot.services.context import Context
 from ledger.delegations import standing_in
 from ledger.doors import Whose, consumers_owned
 from ledger.models import Request, Session
-from ledger.reads import nothing_ends_in, resolve
+from ledger.reads import nothing_ends_in, resolve, session_to_change
 from ledger.values import Actor, ActorKind
 from ledger.writes import Tx
 
@@ -71,3 +74,27 @@ async def find(
 async def may_act(tx: Tx, policy: Policy, session: Session, who: DeciderFacts) -> bool:
     """Whether somebody may end, extend or switch a session."""
     return rule(policy, who, own=session.owner in await mine(tx, policy, who.actor))
+
+
+async def acted(
+    ctx: Context,
+    text: str,
+    decider: DeciderFacts,
+    refusals: tuple[str, str],
+    act: Callable[[Tx, Session, datetime], Awaitable[Reply]],
+) -> Reply:
+    """What `act` answers for the session that `text` names, in one transaction under its lock.
+
+    `refusals` are the sentences for a request without a session, and for somebody who may not act on it.
+    """
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            session = await session_to_change(tx, text)
+            if session is None:
+                return Reply(False, "no_session", refusals[0])
+            if not await may_act(tx, ctx.policy, session, decider):
+                return Reply(False, "not_yours", refusals[1], {"session_id": session.id})
+            return await act(tx, session, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")

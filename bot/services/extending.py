@@ -77,7 +77,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return Reply(False, "cloud_gone", f"{row.cloud} is not set up here any more, so nothing can be extended there.")
     if provider.capabilities.batch:
         return Reply(False, "cannot_extend", f"A run at {row.cloud} ends by the timeout that it was pushed with.")
-    verdict = duration.check(command.hours, Decimal(session.hours) + Decimal(row.hold_s or 0) / 3600, ctx.policy)
+    verdict = duration.check(command.hours, Decimal(session.hours) + holding.reserved(row).granted_h, ctx.policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
     if held is None and extending.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
@@ -121,7 +121,7 @@ def _kept(session: Session, said: str, end: datetime | None) -> Reply:
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     # What may be held at the end is time that was granted too.
-    already, reason = Decimal(session.hours) + Decimal(row.hold_s or 0) / 3600, command.reason.strip()
+    already, reason = Decimal(session.hours) + holding.reserved(row).granted_h, command.reason.strip()
     gate = extending.gate(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"

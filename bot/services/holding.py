@@ -18,7 +18,6 @@ from ledger.events import announce, record
 from ledger.lookups import next_numbers, notifications_of, open_instances_of_session
 from ledger.models import GrantRow, Instance, Session
 from ledger.moves import move
-from ledger.reads import session_to_change
 from ledger.states import GrantState, InstanceState, NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
 from ledger.writes import Tx, amend
@@ -55,6 +54,11 @@ async def _over(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -
     await asking.close_extensions(tx, session.request_id, said, now, actor)
 
 
+def reserved(row: Instance) -> rules.Reserved:
+    """What was reserved for the end of a machine when it was approved."""
+    return rules.Reserved.of(row.hold_usd, row.hold_s)
+
+
 async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decimal:
     """Dollars that were approved for this machine and are not spent.
 
@@ -72,8 +76,7 @@ async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Ca
 
     Never longer than what was approved and not spent pays for.
     """
-    hold_s = ctx.policy.checkpoint_hold_s if row.hold_s is None else row.hold_s
-    most = timedelta(seconds=ctx.policy.checkpoint_save_s if able.keeps_disk and row.hold_s is None else hold_s)
+    most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
     return min(ordered_at + most, rules.hold_ends(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
 
@@ -114,7 +117,7 @@ async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> No
         state=GrantState.OPEN,
         price_cap_usd_h=used.price_cap_usd_h,
         total_cap_usd=used.total_cap_usd * 0,
-        hours=f"{Decimal(row.hold_s or 0) / 3600:.4f}",
+        hours=f"{reserved(row).granted_h:.4f}",
         until=until,
         created_at=now,
     )
@@ -180,35 +183,38 @@ async def release(tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, 
     return bool(found)
 
 
+_REFUSED = (
+    "That request has no session.",
+    "Only its owner, a fallback contact or an approver can answer for this session.",
+)
+
+
 async def answer(ctx: Context, command: AnswerHold) -> Reply:
     """A click on *I saved it* or *Let it go*. Code of success: `released`; on what is over it changes nothing."""
-    now = ctx.clock.now()
-    try:
-        async with ctx.db.write() as tx:
-            session = await session_to_change(tx, command.session)
-            if session is None:
-                return Reply(False, "no_session", "That request has no session.")
-            data = {"session_id": session.id}
-            if not await access.may_act(tx, ctx.policy, session, command.decider):
-                sentence = "Only its owner, a fallback contact or an approver can answer for this session."
-                return Reply(False, "not_yours", sentence, data)
-            rows = waiting(await open_instances_of_session(tx, session.id))
-            if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
-                return Reply(False, "stale", "That is not how it stands any more; nothing was changed.", data)
-            await release(tx, rows, command.decider.actor, now, saved=command.saved)
-    except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
-    ctx.hints.instances.set()
-    ctx.hints.outbox.set()
-    how = "whose data is saved," if command.saved else "without a verified checkpoint,"
-    return Reply(True, "released", f"Session {short_id(session.id)}, {how} is ended now with its disk.", data)
+
+    async def let_go(tx: Tx, session: Session, now: datetime) -> Reply:
+        data = {"session_id": session.id}
+        rows = waiting(await open_instances_of_session(tx, session.id))
+        if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
+            return Reply(False, "stale", "That is not how it stands any more; nothing was changed.", data)
+        await release(tx, rows, command.decider.actor, now, saved=command.saved)
+        how = "whose data is saved," if command.saved else "without a verified checkpoint,"
+        return Reply(True, "released", f"Session {short_id(session.id)}, {how} is ended now with its disk.", data)
+
+    reply = await access.acted(ctx, command.session, command.decider, _REFUSED, let_go)
+    if reply.ok:
+        ctx.hints.instances.set()
+        ctx.hints.outbox.set()
+    return reply
 
 
 async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: datetime) -> datetime:
     """More time for what is held was approved, and paid for by that. Returns until when it is held now."""
     more = timedelta(seconds=int(hours * 3600))
     until = max(row.gate_until or now, now) + more
-    hold_s = (row.hold_s or 0) + int(more.total_seconds())
+    provider = ctx.providers.get(row.cloud)
+    before_s = reserved(row).longest_s(ctx.policy, keeps_disk=provider is not None and provider.capabilities.keeps_disk)
+    hold_s = before_s + int(more.total_seconds())
     said = f"More time was approved; it waits until {until:%Y-%m-%d %H:%M} UTC."
     await amend(
         tx, Instance, row.id, gate_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from bot.rules import end_codes
 from bot.rules.billed import bills_gpu
+from bot.rules.checkpoints import Reserved
 from bot.rules.spend import billed_rate, whole_micros
 from bot.services import asking, interrupting, warning
 from bot.services.context import Context
@@ -114,7 +115,7 @@ async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decima
     """
     if price_usd_h <= 0:
         return end
-    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - (row.hold_usd or 0)
+    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - Reserved.of(row.hold_usd, row.hold_s).usd
     cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
     paid_s = min(float(max(cap_usd, Decimal(0)) / price_usd_h) * HOUR_S, LONGEST_S)
     return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))

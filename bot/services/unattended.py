@@ -21,7 +21,6 @@ from ledger.events import record
 from ledger.locks import lock_family
 from ledger.models import Request, Session
 from ledger.nodes import Suspect, listening_since, node_of, reporting, suspects
-from ledger.reads import session_to_change
 from ledger.states import SessionState
 from ledger.values import Actor, short_id
 from ledger.writes import Tx, amend
@@ -102,24 +101,26 @@ async def _drop(
     await tx.refresh(session)
 
 
+_REFUSED = (
+    "That request has no session that could be kept.",
+    "Only its owner, a fallback contact or an approver can keep this session.",
+)
+
+
 async def spare(ctx: Context, command: Spare) -> Reply:
     """Keep a session for an hour although its agent says that nobody needs it. Its approved end stands."""
-    now = ctx.clock.now()
-    try:
-        async with ctx.db.write() as tx:
-            session = await session_to_change(tx, command.session)
-            if session is None:
-                return Reply(False, "no_session", "That request has no session that could be kept.")
-            data = {"session_id": session.id}
-            if not await access.may_act(tx, ctx.policy, session, command.decider):
-                return Reply(False, "not_yours", "Only its owner or an approver can keep this session.", data)
-            if session.cut_at is None or not warning.same_end(session, command.seen_end_s):
-                return Reply(False, "stale", "That end does not stand any more; nothing was changed.", data)
-            until = now + SPARED
-            await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
-    except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
-    ctx.hints.outbox.set()
-    stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
-    sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
-    return Reply(True, "kept", sentence, data)
+
+    async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
+        data = {"session_id": session.id}
+        if session.cut_at is None or not warning.same_end(session, command.seen_end_s):
+            return Reply(False, "stale", "That end does not stand any more; nothing was changed.", data)
+        until = now + SPARED
+        await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
+        stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
+        sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
+        return Reply(True, "kept", sentence, data)
+
+    reply = await access.acted(ctx, command.session, command.decider, _REFUSED, keep)
+    if reply.ok:
+        ctx.hints.outbox.set()
+    return reply

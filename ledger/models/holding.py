@@ -116,7 +116,7 @@ class Instance(Claimable, Base):
     gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gate_note: Mapped[str | None] = mapped_column(SafeText)
     #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None
-    #: in rows of releases that reserved nothing.
+    #: where nothing was reserved; `bot.rules.checkpoints.Reserved` says what follows from that.
     hold_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
     hold_s: Mapped[int | None] = mapped_column(Integer)
     ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)

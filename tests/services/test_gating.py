@@ -140,6 +140,24 @@ async def test_what_earlier_machines_of_its_session_cost_is_not_taken_off_what_i
         assert await holding.left_usd(bare.ctx, tx, row, now) == before > 0
 
 
+async def test_a_machine_of_which_nothing_was_reserved_is_held_as_the_policy_says_and_extended_from_there(
+    bare: World,
+) -> None:
+    await bare.running(candidates=("tensordock",))
+    row, now = await row_of(bare), bare.clock.now()
+    able = bare.ctx.providers["tensordock"].capabilities
+    bare.tune(checkpoint_hold_s=1200)
+    async with bare.ctx.db.write() as tx:
+        await amend(tx, Instance, row.id, hold_s=None, hold_usd=None)
+        row = await tx.get_one(Instance, row.id, populate_existing=True)
+        assert holding.reserved(row).granted_h == 0
+        assert await holding.held_most(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200)
+        await holding.extended(bare.ctx, tx, row, Decimal("0.5"), now)
+        row = await tx.get_one(Instance, row.id, populate_existing=True)
+        # More time than before, and not the extra time alone.
+        assert await holding.held_most(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200 + 1800)
+
+
 async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about_and_comes_by_its_cap(w: World) -> None:
     """Where a stop cannot keep the disk. The run spends none of what is for the hold, whatever the price does."""
     w.tune(fallback_contacts=("UFALL",), budget_admins=("UADMIN", "operator:ada"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -63,15 +64,35 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
     end = session.deadline or now
     at = f" at {safe(row.cloud, 40)}" if row else ""
     lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
-    facts = [f"*Why*: {safe(shown.why, SENTENCE_MAX)}"] if shown.why else []
-    facts.append(f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.")
-    facts.append(f"*What is lost*: {lost(row)}" if shown.can_end else GOES_ON)
-    if shown.waiting:
-        facts.append("More time is asked for and waits for a decision; until then this end stands.")
+    taken = lost(row) if shown.can_end else ""
+    facts = stakes(shown.why, (shown.cost_usd, shown.cap_usd), taken, waiting=shown.waiting)
     short = short_id(session.id)
     hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} done {short}')}."
-    blocks = [section(lead), section("\n".join(facts)), *(_buttons(shown) if shown.can_end else ()), context(hint)]
-    return Message(" ".join([lead, *facts, hint]), tuple(blocks))
+    return before_end(lead, facts, _buttons(shown) if shown.can_end else [], hint)
+
+
+def stakes(why: str, amounts: tuple[Decimal, Decimal], over: str, *, waiting: bool = False) -> list[str]:
+    """What every message before an end says: why, the `(cost so far, most in all)` dollars, what is lost (`over`).
+
+    Empty words for what is lost: nothing ends it. `waiting`: more time is asked for and not decided.
+    """
+    found = [f"*Why*: {safe(why, SENTENCE_MAX)}"] if why else []
+    found.append(f"*Cost so far*: {dollars(amounts[0])} of at most {dollars(amounts[1])}.")
+    found.append(f"*What is lost*: {over}" if over else GOES_ON)
+    if waiting:
+        found.append("More time is asked for and waits for a decision; until then this end stands.")
+    return found
+
+
+def before_end(lead: str, facts: Sequence[str], buttons: Sequence[Block], hint: str) -> Message:
+    """Such a message: what ends when, what is at stake, what can be clicked, and how to say it in words."""
+    blocks = (section(lead), section("\n".join(facts)), *([actions(*buttons)] if buttons else ()), context(hint))
+    return Message(" ".join([lead, *facts, hint]), blocks)
+
+
+def plain(text: str) -> Message:
+    """What became of such a message: one sentence, and nothing to click."""
+    return Message(text, (section(text),))
 
 
 def lost(row: Instance | None) -> str:
@@ -106,7 +127,7 @@ def _moved(shown: Ending) -> Message | None:
         text = f":white_check_mark: The end was moved: the *{what(session)}* now ends {when(session.deadline)}."
     else:
         return None
-    return Message(text, (section(text),))
+    return plain(text)
 
 
 def _buttons(shown: Ending) -> list[Block]:
@@ -118,7 +139,7 @@ def _buttons(shown: Ending) -> list[Block]:
     else:
         label = f"Ask for more time for session {short}"
         first = button("Ask for more time…", f"{EXTEND}:{short}", mark, style="primary", label=label)
-    return [actions(first, done_button(session, mark), stop_button(session, mark))]
+    return [first, done_button(session, mark), stop_button(session, mark)]
 
 
 def done_button(session: Session, mark: str) -> Block:

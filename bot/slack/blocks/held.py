@@ -9,20 +9,16 @@ from typing import Final
 
 from bot.rules.deadlines import left
 from bot.services.holding import ASKED, DESTROYED, DISK, HELD, SAVING, STOPPING
-from bot.slack.blocks.ending import EXTEND, lost
+from bot.slack.blocks.ending import EXTEND, before_end, lost, plain, stakes
 from bot.slack.blocks.owner import what
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
     Message,
-    actions,
     button,
     code,
     confirm,
-    context,
-    dollars,
     person,
     safe,
-    section,
     when,
 )
 from ledger.models import Instance
@@ -53,10 +49,10 @@ def held(shown: Held, command: str, now: datetime) -> Message:
     session, row = shown.view.session, shown.row
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
     if shown.step == DESTROYED:
-        return _plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
+        return plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
     standing = {SAVING: {SAVING}, HELD: {STOPPING, HELD}, ASKED: {STOPPING, HELD}, DISK: {HELD}}.get(shown.step, set())
     if row.gate not in standing or row.gate_until is None:
-        return _plain(f"The {name}: {note} This message needs no action.")
+        return plain(f"The {name}: {note} This message needs no action.")
     until, short = row.gate_until, short_id(session.id)
     lead = (
         f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
@@ -64,13 +60,7 @@ def held(shown: Held, command: str, now: datetime) -> Message:
     )
     if shown.step == SAVING:
         lead = f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} saves before its end."
-    facts = [
-        f"*Why*: {note}",
-        f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.",
-        f"*What is lost*: {lost(row)}",
-    ]
-    if shown.waiting:
-        facts.append("More time is asked for and waits for a decision; until then this end stands.")
+    facts = stakes(row.gate_note or "", (shown.cost_usd, shown.cap_usd), lost(row), waiting=shown.waiting)
     mark = f"{session.id}/{int(until.timestamp())}"
     gone = f"{what(session)} is ended and its disk is deleted."
     buttons = [
@@ -81,9 +71,4 @@ def held(shown: Held, command: str, now: datetime) -> Message:
                confirm=confirm("Let it go?", f"{gone} Nothing verified that its data is saved.", "Let it go")),
     ]  # fmt: skip
     hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} terminate {short}')}."
-    blocks = (section(lead), section("\n".join(facts)), actions(*buttons), context(hint))
-    return Message(" ".join([lead, *facts, hint]), blocks)
-
-
-def _plain(text: str) -> Message:
-    return Message(text, (section(text),))
+    return before_end(lead, facts, buttons, hint)

@@ -8,20 +8,9 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.deadlines import left
-from bot.slack.blocks.ending import done_button, lost, stop_button
+from bot.slack.blocks.ending import before_end, done_button, lost, plain, stakes, stop_button
 from bot.slack.blocks.owner import ENDABLE, what
-from bot.slack.blocks.parts import (
-    SENTENCE_MAX,
-    Message,
-    actions,
-    button,
-    context,
-    dollars,
-    person,
-    safe,
-    section,
-    when,
-)
+from bot.slack.blocks.parts import Message, button, person, safe, when
 from ledger.reads import SessionView
 from ledger.values import short_id
 
@@ -43,29 +32,15 @@ def unattended(shown: Unattended, now: datetime) -> Message:
     session, row = shown.view.session, shown.view.instance
     if session.state not in ENDABLE:
         verb = "has ended" if session.ended_at is not None else "is ending"
-        return _plain(f"The *{what(session)}* {verb}; this message needs no action.")
+        return plain(f"The *{what(session)}* {verb}; this message needs no action.")
     if session.cut_at is None or int(session.cut_at.timestamp()) != shown.end_s:
         stands = f" Its approved end is {when(session.deadline)}." if session.deadline else ""
-        return _plain(f":white_check_mark: The *{what(session)}* goes on.{stands}")
+        return plain(f":white_check_mark: The *{what(session)}* goes on.{stands}")
     at = f" at {safe(row.cloud, 40)}" if row else ""
     end = session.cut_at
     lead = f":zzz: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
-    facts = [
-        f"*Why*: {safe(session.cut_reason or '', SENTENCE_MAX)}",
-        f"*Cost so far*: {dollars(shown.cost_usd)} of at most {dollars(shown.cap_usd)}.",
-        f"*What is lost*: {lost(row)}",
-    ]
+    facts = stakes(session.cut_reason or "", (shown.cost_usd, shown.cap_usd), lost(row))
     mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
     keep = button("Keep 1 h", f"{SPARE}:{short}", mark, style="primary", label=f"Keep session {short} for one hour")
     hint = "Keeping it moves nothing beyond its approved end and amount."
-    blocks = (
-        section(lead),
-        section("\n".join(facts)),
-        actions(keep, done_button(session, mark), stop_button(session, mark)),
-        context(hint),
-    )
-    return Message(" ".join([lead, *facts, hint]), blocks)
-
-
-def _plain(text: str) -> Message:
-    return Message(text, (section(text),))
+    return before_end(lead, facts, [keep, done_button(session, mark), stop_button(session, mark)], hint)
