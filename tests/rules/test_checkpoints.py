@@ -89,11 +89,11 @@ def test_what_is_reserved_follows_from_what_the_cloud_can_keep_and_what_the_poli
 def test_what_a_row_says_of_its_hold_is_read_in_one_way() -> None:
     policy = Policy(checkpoint_hold_s=7200, checkpoint_save_s=600)
     said = Reserved.of(Decimal(2), 1800)
-    assert (said.usd, said.granted_h) == (2, Decimal("0.5"))
+    assert (said.usd, said.granted_h) == (Decimal(2), Decimal("0.5"))
     assert [said.longest_s(policy, keeps_disk=keeps) for keeps in (True, False)] == [1800, 1800]
     # Nothing was reserved: no hours were granted, no money is set aside, and it is held as the policy says now.
     silent = Reserved.of(None, None)
-    assert (silent.usd, silent.granted_h) == (0, 0)
+    assert (silent.usd, silent.granted_h) == (Decimal(0), Decimal(0))
     assert [silent.longest_s(policy, keeps_disk=keeps) for keeps in (True, False)] == [600, 7200]
     # Where it was reserved that there is no hold, there is none.
     assert Reserved.of(Decimal(0), 0).longest_s(policy, keeps_disk=False) == 0
