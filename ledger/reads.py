@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
@@ -27,10 +27,11 @@ from ledger.models import (
     Quote,
     Request,
     Session,
+    Stray,
     Token,
 )
 from ledger.nodes import nodes_of
-from ledger.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
+from ledger.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState, StrayState
 from ledger.values import bare_id
 
 SHORTEST_ENDING = 4
@@ -53,6 +54,8 @@ class RequestView:
     instances: tuple[Instance, ...]
     parent: Request | None
     override: Request | None
+    #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,8 @@ class SessionView:
     node: Node | None = None
     #: Its disk, while its machine stands still.
     disk: Disk | None = None
+    #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
+    unknown: int = 0
 
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
@@ -109,7 +114,14 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         tuple(instances),
         parent,
         await override_of(tx, request.id) if parent is None else None,
+        await unknown_instances(tx),
     )
+
+
+async def unknown_instances(tx: AsyncSession) -> int:
+    """How many instances of ours have no row here and wait for an operator's word."""
+    waits = (Stray.state == StrayState.QUARANTINED, Stray.instance_id.is_(None))
+    return await tx.scalar(select(func.count()).select_from(Stray).where(*waits)) or 0
 
 
 async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
@@ -192,6 +204,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
     agents = await nodes_of(tx, [row.id for row in newest.values()])
     still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
     disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
+    unknown = await unknown_instances(tx)
     found = []
     for s in sessions:
         row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
@@ -210,6 +223,7 @@ async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[
                 cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - mine.usd,
                 node=agents.get(row.id) if row else None,
                 disk=disks.get(s.id),
+                unknown=unknown,
             )
         )
     return found

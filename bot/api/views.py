@@ -20,7 +20,7 @@ from bot.api.schemas import (
 from bot.rules.authority import asked, is_slack_group
 from bot.rules.policy import Policy
 from bot.rules.tiers import Mandate
-from bot.services import changes
+from bot.services import changes, recovery
 from bot.services.agents import agent_view
 from bot.services.connecting import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
 from bot.services.context import Context
@@ -53,6 +53,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate) -> RequestO
         parent_id=request.parent_id,
         override_id=view.override.id if view.override else None,
         session_id=view.session.id if view.session else None,
+        held=recovery.of_request(view),
     )
 
 
@@ -129,6 +130,7 @@ def session_out(
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
+        held=recovery.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
 

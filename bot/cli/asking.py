@@ -164,6 +164,8 @@ async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
         if one.session_id:
             session = SessionOut.model_validate(await door.get(f"/sessions/{one.session_id}"))
         now = f"session {session.state}" if session else f"request {one.state}{_for_whom(one)}"
+        if held := session.held if session else one.held:
+            now = f"{now}. {held}"
         if now != told:
             typer.echo(now, err=True)
             told = now

@@ -83,7 +83,7 @@ def recover(as_json: Json = False) -> None:
             typer.echo(_line(one))
         looked = sum(one["listed"] for one in found["clouds"])
         said = f"{looked} instances at {len(found['clouds'])} clouds; {len(found['waiting'])} of ours are unknown here."
-        typer.echo(said, err=True)
+        typer.echo(f"{said} {found['held']}".strip(), err=True)
     if failed:
         fail("; ".join(failed), UNAVAILABLE)
 

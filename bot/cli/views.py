@@ -67,6 +67,7 @@ def told_request(one: RequestOut) -> Told:
         said.append(f"Decided by {one.decided_by} at {when(one.decided_at)}.")
     if one.session_id:
         said.append(f"Session {short_id(one.session_id)}.")
+    said.append(one.held)
     tables = (TextTable(head=OPTIONS, rows=rows),) if rows else ()
     return Told(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
 
@@ -89,7 +90,8 @@ def told_sessions(found: Sequence[SessionOut]) -> Told:
         )
         for one in found
     ]
-    return Told(tables=(TextTable(head=head, rows=tuple(rows)),))
+    waits = tuple(dict.fromkeys(one.held for one in found if one.held))
+    return Told(tables=(TextTable(head=head, rows=tuple(rows)),), sentences=waits)
 
 
 def told_session(one: SessionOut) -> Told:
@@ -116,6 +118,7 @@ def told_session(one: SessionOut) -> Told:
         said.append(one.end_reason)
     if one.ended_at:
         said.append(f"Ended {when(one.ended_at)}.")
+    said += [one.held] if one.held else []
     return Told(lead=f"Session {short_id(one.id)} of {one.owner} is {one.state}.", sentences=tuple(said))
 
 

@@ -16,7 +16,7 @@ from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, budgets, changes, delegating, extending, mandates, outcomes
+from bot.services import asking, budgets, changes, delegating, extending, mandates, outcomes, recovery
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
@@ -59,6 +59,9 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             if room is not None and not room.verdict.allowed:
                 reply = _reply(ask, room.verdict)
                 return replace(reply, data={**reply.data, "over_budget": True})
+            reply = _reply(ask, judged)
+            if ask.action == Decision.APPROVE:
+                reply = await recovery.told(tx, reply)
             if judged.allowed:
                 place = decides_for(ctx.policy, _facts(ctx.policy, ask, command, mandate), command.decider)
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
@@ -72,7 +75,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
         ctx.hints.instances.set()
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
-    return _reply(ask, judged)
+    return reply
 
 
 async def preview(ctx: Context, command: Decide) -> Reply:

@@ -12,7 +12,7 @@ from bot.rules.authority import DeciderFacts
 from bot.rules.changing import covered
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap, total_cap
-from bot.services import budgets, changes, outcomes
+from bot.services import budgets, changes, outcomes, recovery
 from bot.services.commands import Reply
 from bot.services.context import Context
 from bot.services.paging import page_in
@@ -54,6 +54,7 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
             request, _ = await resolve(tx, command.request)
             ask = await ask_of_request(tx, request.id)
             reply = await _done_before(tx, command, request.id) or await _judge(ctx, tx, ask, command, now)
+            reply = await recovery.told(tx, reply)
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove:

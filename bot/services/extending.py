@@ -10,7 +10,7 @@ from bot.rules import duration, extending
 from bot.rules.approval import plan
 from bot.rules.extending import EXTEND
 from bot.rules.wording import hours as say_hours
-from bot.services import access, asking, changes, holding, mandates, reminding, warning
+from bot.services import access, asking, changes, holding, mandates, recovery, reminding, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
@@ -45,7 +45,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
             session = await session_to_change(tx, command.session)
             if session is None:
                 return Reply(False, "no_session", "That request has no session whose time could be extended.")
-            reply = await _extend(ctx, tx, session, command, now)
+            reply = await recovery.told(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     if reply.ok:

@@ -7,25 +7,48 @@ it is gone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from bot.rules.recovering import held
 from bot.services.commands import Reply
 from ledger.db import Database
 from ledger.events import announce
 from ledger.lookups import notification_of, stray_by_id, waiting_strays
 from ledger.models import Stray
 from ledger.moves import StaleMove, move
-from ledger.states import NotificationKind, StrayState
+from ledger.reads import RequestView, SessionView, unknown_instances
+from ledger.states import LIVE_SESSION, NotificationKind, RequestState, StrayState
 from ledger.values import Actor
 from ledger.writes import Tx
 
 #: How long held work waits before it looks again.
 HOLD = timedelta(seconds=30)
+#: What a request goes on from.
+WAITS = frozenset({RequestState.QUOTING, RequestState.PENDING, RequestState.APPROVED})
 
 
 async def is_on(tx: Tx) -> bool:
     """Whether an instance that the ledger does not know waits for an operator's word."""
     return bool(await waiting_strays(tx))
+
+
+async def told(tx: Tx, reply: Reply) -> Reply:
+    """The answer to a command that was taken, and that what it orders waits as long as recovery is on."""
+    sentence = held(await unknown_instances(tx)) if reply.ok else ""
+    return replace(reply, sentence=f"{reply.sentence} {sentence}") if sentence else reply
+
+
+def of_request(view: RequestView) -> str:
+    """What is said about a request whose end is not reached while recovery is on, else ""."""
+    session = view.session
+    is_open = view.request.state in WAITS and (session is None or session.state in LIVE_SESSION)
+    return held(view.unknown) if is_open else ""
+
+
+def of_session(view: SessionView) -> str:
+    """The same about a session."""
+    return held(view.unknown) if view.session.state in LIVE_SESSION else ""
 
 
 async def now_on(db: Database) -> bool:

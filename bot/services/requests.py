@@ -19,7 +19,7 @@ from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural, usd
-from bot.services import asking, mandates, reminding, standing, unquoted
+from bot.services import asking, mandates, recovery, reminding, standing, unquoted
 from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
@@ -56,7 +56,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
     async with ctx.db.write() as tx:
         known = await by_inbox_key(tx, command.key)
         if known is not None:
-            return _submitted(ctx, known.id, job)
+            return await recovery.told(tx, _submitted(ctx, known.id, job))
         await lock_requester(tx, command.actor.ref)
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
             return Reply(
@@ -84,8 +84,9 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             record(tx, at=now, actor=command.actor, subject=request_id, kind="request.made", after=RequestState.QUOTING)
         else:  # Another replica has taken the same message at this moment.
             known = await by_inbox_key(tx, command.key)
+        reply = await recovery.told(tx, _submitted(ctx, known.id if known else request_id, job))
     ctx.hints.requests.set()
-    return _submitted(ctx, known.id if known else request_id, job)
+    return reply
 
 
 def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:

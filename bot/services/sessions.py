@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.end_codes import COMPLETED, WORK_FAILED
 from bot.rules.switching import Order
-from bot.services import access, holding, switching, warning
+from bot.services import access, holding, recovery, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
@@ -196,18 +197,23 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await _tell_owner(tx, session, facts.actor, sentence, now)
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
+            reply = await recovery.told(tx, _ordered(ctx, session.id, clouds))
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove as stale:
         return _ending_already(stale.row_id, SessionState(stale.now))
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
+    return reply
+
+
+def _ordered(ctx: Context, session_id: str, clouds: Collection[str]) -> Reply:
     confirmed = "it is confirmed when the cloud no longer lists it"
     if any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds):
         confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
     lost = "".join(f" {profile.load(cloud).over}" for cloud in clouds).rstrip()
-    short = short_id(session.id)
-    return Reply(True, "terminating", f"The end of session {short} is ordered; {confirmed}.{lost}", data)
+    said = f"The end of session {short_id(session_id)} is ordered; {confirmed}.{lost}"
+    return Reply(True, "terminating", said, {"session_id": session_id})
 
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:

@@ -45,7 +45,7 @@ async def switch(ctx: Context, command: Switch) -> Reply:
             session = await session_to_change(tx, command.session)
             if session is None:
                 return Reply(False, "no_session", "That request has no session yet.")
-            reply = await order(ctx, tx, session, command, now)
+            reply = await recovery.told(tx, await order(ctx, tx, session, command, now))
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     if reply.ok:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from bot.api.views import request_out, session_out
+from bot.cli.views import told_request, told_session, told_sessions
+from bot.rules.recovering import held
+from bot.rules.tiers import Mandate
 from bot.services import recovery
+from bot.services.sessions import Overview, Status
+from bot.slack.blocks.listing import listing
+from bot.slack.blocks.request import request_message
+from bot.slack.blocks.status import status
 from ledger.models import Stray
 from ledger.states import InstanceState, SessionState, StrayState
 from ledger.values import Actor, ActorKind, new_id
@@ -51,6 +59,40 @@ async def test_nothing_is_bought_meanwhile_and_an_operators_word_ends_it(w: Worl
     assert await states(w, request_id) == (SessionState.RUNNING, InstanceState.LIVE)
     (word,) = [event for event in books.events if event.after == StrayState.CONDEMNED]
     assert (word.actor, word.reason) == (ADA.ref, "a test of last week")
+
+
+async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends_it(w: World) -> None:
+    running = await w.running(candidates=("runpod",))
+    stray = await rowless(w)
+    said = held(1)
+    asked = await w.ask(candidates=("runpod",))
+    request_id = str(asked.data["request_id"])
+    await w.settle()
+    named = await w.ask(key="twice", candidates=("runpod",))
+    replies = [asked, await w.ask(key="twice", candidates=("runpod",)), await w.decide(request_id)]
+    replies += [await w.more(running), await w.end(running)]
+    assert [one.sentence.endswith(said) for one in (*replies, named)] == [True] * 6
+    assert said not in (await w.decide(request_id)).sentence  # A refusal is only that.
+    assert said not in (await w.cancel(str(named.data["request_id"]))).sentence  # Nothing waits for it.
+    await w.run(60, 30)
+    view, none = await w.view(request_id), (w.ctx.policy, Mandate())
+    assert view.session is not None
+    session = await w.session(view.session.id)
+    document = request_out(view, *none)
+    shown = session_out(w.ctx, session, w.clock.now(), mine=True)
+    assert (document.held, shown.held) == (said, said)
+    assert said in told_request(document).sentences
+    assert said in told_session(shown).sentences
+    assert said in told_sessions([shown, shown]).sentences
+    pages = [request_message(view, w.ctx.policy), listing(Overview((session,), ()), {}, "/gpu", w.clock.now())]
+    pages.append(status(Status(view, session), w.ctx.policy, None, w.clock.now(), mine=True))
+    assert [said in page.text for page in pages] == [True] * 3
+    assert (await recovery.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())).ok
+    await w.run(180, 30)
+    over = await w.view(request_id)
+    assert (await states(w, request_id))[0] is SessionState.RUNNING
+    assert (request_out(over, *none).held, "Recovery" in request_message(over, w.ctx.policy).text) == ("", False)
+    assert "Recovery" not in (await w.end(request_id)).sentence
 
 
 async def test_nothing_is_ended_meanwhile(w: World) -> None:

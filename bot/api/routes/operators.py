@@ -15,6 +15,7 @@ from bot.api.once import Repeat, once
 from bot.api.problems import FieldProblem, Refused
 from bot.api.routes.requests import Limit, Named, done, found
 from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
+from bot.rules import recovering
 from bot.rules.approval import DeciderFacts
 from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import BadHolder, Scope, person
@@ -24,7 +25,7 @@ from bot.services.commands import Reply
 from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, plain, read_job
 from ledger.lookups import every_stray
-from ledger.reads import instances_page
+from ledger.reads import instances_page, unknown_instances
 from ledger.states import InstanceState, StrayState
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
@@ -132,6 +133,7 @@ class RecoveredOut(Out):
 
     clouds: list[LookedOut]
     waiting: list[StrayOut]
+    held: str = ""
 
 
 @router.get("/audit/{request}", responses=refusals(404))
@@ -214,12 +216,14 @@ async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
     looks = await asyncio.gather(*(sweep.observe(ctx, name) for name in ctx.providers))
     async with ctx.db.read() as tx:
         rows = [row for row in await every_stray(tx) if row.state is StrayState.QUARANTINED]
+        held = recovering.held(await unknown_instances(tx))
     return RecoveredOut(
         clouds=[
             LookedOut(cloud=name, listed=look.listed, problem=look.problem)
             for name, look in zip(ctx.providers, looks, strict=True)
         ],
         waiting=[StrayOut.model_validate(row) for row in rows],
+        held=held,
     )
 
 

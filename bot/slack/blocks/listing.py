@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules.deadlines import left
 from bot.rules.wording import rate
+from bot.services import recovery
 from bot.services.sessions import Overview
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, person, safe, section, when
@@ -27,6 +28,9 @@ def listing(overview: Overview, costs_usd: Mapping[str, Decimal], command: str, 
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
     spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
     spoken += [_request_line(request) for request in overview.requests[:SHOWN]]
+    for waits in dict.fromkeys(filter(None, map(recovery.of_session, overview.sessions))):
+        blocks.append(section(f":warning: {safe(waits, 600)}"))
+        spoken.insert(0, waits)
     return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))
 
 

@@ -18,7 +18,7 @@ from bot.rules.spend import SetLimit, limit_in_force
 from bot.rules.standing import STANDING_PREFIX
 from bot.rules.tiers import Mandate
 from bot.rules.wording import hours, plural, rate, usd
-from bot.services import changes
+from bot.services import changes, recovery
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
 from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
@@ -94,6 +94,9 @@ def request_message(
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
         *told,
     ]
+    if waits := recovery.of_request(view):
+        body = [*body, section(f":warning: {safe(waits, 600)}")]
+        spoken_text.append(safe(waits, 600))
     if request.reason:
         spoken_text.insert(1, f"Reason: “{safe(request.reason, SENTENCE_MAX)}”.")
     return Message(clip(" ".join(spoken_text), 3_900), (*blocks, *body))
