@@ -113,6 +113,12 @@ async def nodes_of(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str,
     return {node.instance_id: node for node in found}
 
 
+async def listened_at(tx: AsyncSession, name: str) -> datetime | None:
+    """When the look named so ran last; None when it never did."""
+    last = await tx.get(Mark, name, populate_existing=True)
+    return last.at if last is not None else None
+
+
 async def listening_since(tx: AsyncSession, name: str, gap_s: float, now: datetime) -> datetime:
     """Since when the look named so has run without a pause longer than `gap_s`; notes that it runs now.
 

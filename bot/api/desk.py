@@ -31,13 +31,17 @@ Responses = dict[int | str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """`channel` is where requests of programs are shown to those who decide; calls are counted per key and minute."""
+    """`channel` is where requests of programs are shown to those who decide; calls are counted per key and minute.
+
+    `acts`: this process works on what is asked. A command on the server does not, and says so when nobody else does.
+    """
 
     channel: str = ""
     calls_per_minute: int = CALLS_PER_MINUTE
     wrong_keys_per_minute: int = 30
     body_bytes: int = 64 * 1024
     checkins_per_minute: int = 12
+    acts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
         if at != needed:
             fail(f"The ledger is at {at or 'base'} and this program needs {needed}; run gpu-shopper db upgrade.")
         app = routes({})
-        app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or ""))
+        app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False))
         who = Principal("", operator(), operator(), frozenset(scopes))
         transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113

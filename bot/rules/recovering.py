@@ -11,5 +11,6 @@ def held(unknown: int) -> str:
     what = "1 instance carries our label and has" if one else f"{unknown} instances carry our label and have"
     return (
         f"Recovery is on: {what} no row here, so nothing is bought and nothing is ended. An operator ends that with "
-        f"gpu-shopper strays adopt or condemn for {'it' if one else 'each'}; gpu-shopper strays list shows what waits."
+        f"gpu-shopper adopt or gpu-shopper strays condemn for {'it' if one else 'each'}; gpu-shopper strays list shows "
+        "what waits."
     )

@@ -20,7 +20,7 @@ from bot.services.paging import alone, page
 from ledger.events import record
 from ledger.locks import lock_family
 from ledger.models import Request, Session
-from ledger.nodes import Suspect, listening_since, node_of, reporting, suspects
+from ledger.nodes import Suspect, listened_at, listening_since, node_of, reporting, suspects
 from ledger.states import SessionState
 from ledger.values import Actor, short_id
 from ledger.writes import Tx, amend
@@ -28,9 +28,23 @@ from ledger.writes import Tx, amend
 #: Seconds between two looks; a pause longer than the gap means that nobody listened meanwhile.
 LOOK_S = 15.0
 GAP_S = 150.0
+#: After so long without a look, no service runs.
+AWAY = timedelta(seconds=4 * LOOK_S)
 LISTENING = "nodes/listening"
 #: What the button *Keep 1 h* gives.
 SPARED = timedelta(hours=1)
+
+
+async def nobody_acts(ctx: Context, request_id: str) -> str:
+    """What is said to somebody who asks while no service works on this ledger; "" while one does."""
+    async with ctx.db.read() as tx:
+        seen_at = await listened_at(tx, LISTENING)
+    if seen_at is not None and ctx.clock.now() - seen_at < AWAY:
+        return ""
+    return (
+        "No service works on this ledger now: nobody acts on this until gpu-shopper serve runs, and "
+        f"gpu-shopper request {short_id(request_id)} shows how it stands."
+    )
 
 
 async def unattended_due(ctx: Context) -> int:

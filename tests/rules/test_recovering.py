@@ -10,4 +10,4 @@ def test_it_says_what_waits_and_which_commands_end_it() -> None:
     assert "1 instance carries our label" in held(1)
     assert "2 instances carry our label" in held(2)
     for unknown in (1, 2):
-        assert "strays adopt or condemn" in held(unknown)
+        assert "gpu-shopper adopt or gpu-shopper strays condemn for" in held(unknown)

@@ -18,7 +18,7 @@ from bot.rules.approval import DeciderFacts, Decision
 from bot.rules.consumers import of as limits_of
 from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import Scope
-from bot.services import access, approvals, deciding, mandates, provisioning
+from bot.services import access, approvals, deciding, mandates, provisioning, unattended
 from bot.services.commands import Cancel, Provision, Reply
 from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, completed, plain, read_job
@@ -70,7 +70,10 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
         except BadJob as error:
             raise refused(error) from error
         reply = await provisioning.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
-        return 202, done(reply, url=f"/api/v1/requests/{reply.data.get('request_id', '')}")
+        request_id = str(reply.data.get("request_id", ""))
+        if reply.ok and not desk.settings.acts and (idle := await unattended.nobody_acts(desk.ctx, request_id)):
+            reply = replace(reply, sentence=f"{reply.sentence} {idle}")
+        return 202, done(reply, url=f"/api/v1/requests/{request_id}")
 
     return await once(desk, who, key, f"POST /sessions {document.model_dump_json()}", ask)
 
