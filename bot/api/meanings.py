@@ -115,6 +115,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "TextTable.head": "The names of the columns.",
     "heads": "The newest seal of each subject.",
     "heartbeat_age_s": "Seconds since the agent's last check-in; null when it never came.",
+    "held": "Why nothing is bought or ended now, and which commands end that; empty while nothing is held.",
     "high": "The upper end of the range.",
     "high_usd": "The most that it can have cost, where the cloud never says.",
     "host": "Where the machine is reached.",

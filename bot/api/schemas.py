@@ -122,7 +122,7 @@ class RequestOut(RequestSummary):
     parent_id: str | None
     override_id: str | None
     session_id: str | None
-    held: str = Field(default="", description="Why nothing is bought or ended now, and which command ends that.")
+    held: str = ""
 
 
 class AgentOut(Out):
@@ -194,7 +194,7 @@ class SessionOut(Out):
     agent: AgentOut | None = None
     policy: Terms | None = None
     node_api: NodeApiOut | None = None
-    held: str = Field(default="", description="Why nothing is bought or ended now, and which command ends that.")
+    held: str = ""
     ssh: Ssh | None
 
 
