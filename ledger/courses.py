@@ -15,9 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
 from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
 from ledger.states import InstanceState, RequestState, SessionState
-
-#: Answers that leave a new figure unconfirmed.
-OPEN_DRIFT = frozenset({RequestState.PENDING, RequestState.REJECTED, RequestState.EXPIRED})
+from ledger.values import ActorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,7 @@ class Question:
     state: RequestState
     created_at: datetime
     terms: Terms
+    decided_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +151,7 @@ async def _asked(tx: AsyncSession, session_id: str | None) -> dict[str, list[Que
     rows: Any = (await tx.execute(query)).all()
     for request, *terms in rows:  # Of two approvals the later one covers what both left.
         what = _terms(*terms)
-        one = Question(request.id, request.kind, request.state, request.created_at, what)
+        one = Question(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
         found[request.parent_id][request.id] = one
     return {parent_id: list(questions.values()) for parent_id, questions in found.items()}
 
@@ -165,7 +164,16 @@ async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
         .order_by(Request.created_at.desc(), Request.id.desc())
         .limit(1)
     )
-    return newest if newest is not None and newest.state in OPEN_DRIFT else None
+    return newest if newest is not None and is_open(newest.state, newest.decided_by) else None
+
+
+def is_open(state: RequestState, decided_by: str | None) -> bool:
+    """Whether a question about the cost leaves the new figure unconfirmed.
+
+    It is closed by an approval, and by the service itself when the figure is what was approved after all.
+    """
+    withdrawn = state is RequestState.CANCELLED and (decided_by or "").startswith(f"{ActorKind.SYSTEM}:")
+    return state is not RequestState.APPROVED and not withdrawn
 
 
 async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[str]) -> list[Request]:

@@ -49,7 +49,7 @@ def stands_for(
 
     What was delegated is never passed on, nor is it for requests of the one who delegated (`not_for`).
     """
-    if _names(decider) & set(policy.never_approve):
+    if never(policy, decider.actor):
         return ()
     return tuple(
         one.actor
@@ -92,17 +92,23 @@ def is_slack_group(name: str) -> bool:
 
 
 def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, everything: bool = True) -> bool:
-    names = _names(decider)
-    if names & set(policy.never_approve):
+    names = _names(decider.actor)
+    if never(policy, decider.actor):
         return False
     listed = {*policy.may_approve_not_pinged, *(name for group in of for name in members(policy, group))}
     listed |= set(members(policy, EVERY)) if everything else set()
     return bool(listed & (names | set(decider.groups)))
 
 
-def _names(decider: DeciderFacts) -> set[str]:
+def never(policy: Policy, actor: Actor) -> bool:
+    """Whether the policy says that this person never decides, under whichever of their names it says so."""
+    denied = set(policy.never_approve)
+    return any(_names(one) & denied for one in (actor, *linked(policy, actor)))
+
+
+def _names(actor: Actor) -> set[str]:
     """How a policy may write somebody."""
-    return {decider.actor.ref} | ({decider.actor.id} if decider.actor.kind is ActorKind.SLACK else set())
+    return {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
 
 
 def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:

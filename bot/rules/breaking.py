@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from bot.rules.approval import SLACK_OFF
-from bot.rules.authority import DeciderFacts
+from bot.rules.authority import DeciderFacts, never
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, hours, usd
 from ledger.values import ActorKind
@@ -23,7 +23,7 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     actor = who.actor
     names = {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
-    named = bool(names & set(policy.break_glass)) and not names & set(policy.never_approve)
+    named = bool(names & set(policy.break_glass)) and not never(policy, actor)
     if not usable or not named or actor.kind is ActorKind.CONSUMER:
         return Verdict(False, "no_break_glass", "The policy does not let you start without an approval.")
     if actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:

@@ -43,9 +43,19 @@ def of(consumers: Mapping[str, ConsumerPolicy], actor: Actor) -> ConsumerPolicy 
     return consumers.get(actor.id) if actor.kind is ActorKind.CONSUMER else None
 
 
+def cloud_of(job: JobRequest) -> str:
+    """The cloud of the one offer that is asked for by its id; empty where none is."""
+    return (job.offer_id or "").partition(":")[0]
+
+
 def narrowed(job: JobRequest, limits: ConsumerPolicy, name: str) -> JobRequest:
     """The job within the limits: what was left open is what they allow. Raises `NotAllowed` for what is outside."""
     if limits.clouds:
+        at = cloud_of(job)
+        if at and at not in limits.clouds:
+            raise NotAllowed(
+                "cloud_not_allowed", f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
+            )
         allowed = tuple(cloud for cloud in job.candidates or limits.clouds if cloud in limits.clouds)
         if not allowed:
             raise NotAllowed("cloud_not_allowed", f"{name} may rent at {', '.join(limits.clouds)} only.")

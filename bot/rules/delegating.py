@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 
-from bot.rules.authority import DeciderFacts, is_approver, is_same, linked
+from bot.rules.authority import DeciderFacts, is_approver, is_same, linked, never
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, plural
 from ledger.values import Actor, ActorKind
@@ -26,7 +26,7 @@ def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: dat
         return Verdict(False, "bad_delegate", "Only a person can decide in somebody's place: @who or operator:ada.")
     if any(is_same(one, to) for one in (who.actor, *linked(policy, who.actor))):
         return Verdict(False, "own_delegate", "That is you; name somebody else.")
-    if {to.ref, to.id} & set(policy.never_approve):
+    if never(policy, to):
         return Verdict(False, "denied_delegate", "The policy says that this person never decides.")
     if not now < last_moment(until) <= last_moment(now.date() + timedelta(days=policy.delegation_days)):
         most = plural(policy.delegation_days, "day")

@@ -34,6 +34,11 @@ from ledger.writes import Tx, amend
 OVERRIDE = "override_12h"
 REJECTABLE = frozenset({RequestState.PENDING})
 CANCELLABLE = frozenset({RequestState.PENDING, RequestState.QUOTING})
+NOT_WITHDRAWN = Verdict(
+    False,
+    "not_withdrawn",
+    "A question about the cost is approved or rejected, not cancelled. Stop now (/gpu terminate ID) ends the session.",
+)
 UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
 
 
@@ -114,6 +119,8 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             ask = await ask_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
+            if judged.allowed and request.kind == DRIFT:
+                judged = NOT_WITHDRAWN  # Else nobody would ever have to answer it.
             if judged.allowed:
                 await outcomes.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:

@@ -21,7 +21,7 @@ from bot.services.deadlines import SCHEDULER
 from bot.services.metering import running_usd
 from bot.services.paging import alone
 from bot.services.reoffering import offer_again
-from ledger.courses import OPEN_DRIFT, Question, Running, running
+from ledger.courses import Question, Running, is_open, running
 from ledger.events import announce, record
 from ledger.locks import lock_family
 from ledger.lookups import instances_of_session
@@ -85,7 +85,7 @@ def _is_due(ctx: Context, one: Running, now: datetime) -> bool:
 def _open(one: Running) -> Question | None:
     """The last question about its cost, when nobody confirmed it."""
     asked = [q for q in one.questions if q.kind == DRIFT]
-    return asked[-1] if asked and asked[-1].state in OPEN_DRIFT else None
+    return asked[-1] if asked and is_open(asked[-1].state, asked[-1].decided_by) else None
 
 
 async def _look(ctx: Context, session_id: str, now: datetime) -> None:

@@ -106,6 +106,10 @@ def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply |
         )
     if not 1 <= job.gpu.count_min <= job.gpu.count_max <= policy.max_gpus:
         return Reply(False, "gpu_count", f"Ask for 1 to {plural(policy.max_gpus, 'GPU')}, as in 4xA100-80GB.")
+    if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
+        return Reply(
+            False, "offer_elsewhere", f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
+        )
     verdict = duration.check(job.hours, Decimal(0), policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
@@ -145,8 +149,8 @@ async def _quote(ctx: Context, held: Claim) -> None:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
     job = JobRequest.from_json(request.job)
-    if job.offer_id:
-        job = replace(job, candidates=(job.offer_id.partition(":")[0],))
+    if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
+        job = replace(job, candidates=(at,))
     if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
         await _unplaced(ctx, request, held, lacks)
         return

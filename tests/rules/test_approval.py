@@ -21,6 +21,7 @@ from bot.rules.approval import (
     plan,
     verdict,
 )
+from bot.rules.authority import ANYBODY, stands_for
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict
 from ledger.states import RequestState
@@ -156,7 +157,13 @@ def test_an_operator_is_not_taken_for_a_slack_user_of_that_name() -> None:
 
 def test_a_denial_wins_over_every_list() -> None:
     policy = replace(POLICY, never_approve=("U2",))
-    assert judge(who=DeciderFacts(BOSS, groups=("S1",)), policy=policy).code == "not_an_approver"
+    boss = DeciderFacts(BOSS, groups=("S1",))
+    assert judge(who=boss, policy=policy).code == "not_an_approver"
+    # It is said of a person, under whichever of their names.
+    by_another_name = replace(POLICY, never_approve=("operator:boss",), same_person=(("U2", "operator:boss"),))
+    assert judge(who=boss, policy=by_another_name).code == "not_an_approver"
+    behalf = DeciderFacts(BOSS, behalf=(DeciderFacts(Actor(ActorKind.SLACK, "U3", "T1")),))
+    assert stands_for(by_another_name, behalf, ANYBODY) == ()
 
 
 @pytest.mark.parametrize("what", [APPROVE, REJECT])

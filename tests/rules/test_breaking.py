@@ -27,6 +27,13 @@ POLICY = Policy(break_glass=("UDAVE", "operator:ada", "consumer:atlas"))
         (POLICY, DeciderFacts(Actor(ActorKind.CONSUMER, "atlas")), True, "down", "no_break_glass"),
         (POLICY, DeciderFacts(Actor(ActorKind.SLACK, "UBOB", "T1")), True, "down", "no_break_glass"),
         (replace(POLICY, never_approve=("UDAVE",)), DAVE, True, "down", "no_break_glass"),
+        (
+            replace(POLICY, never_approve=("operator:dave",), same_person=(("UDAVE", "operator:dave"),)),
+            DAVE,
+            True,
+            "down",
+            "no_break_glass",
+        ),
         (POLICY, replace(DAVE, is_guest=True), True, "down", "no_break_glass"),
         (POLICY, replace(DAVE, known=False), True, "down", "no_break_glass"),
         (replace(POLICY, allow_slack_decisions=False), DAVE, True, "down", SLACK_OFF.code),

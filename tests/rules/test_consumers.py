@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 
@@ -31,6 +32,7 @@ def test_what_is_left_open_is_what_the_policy_allows() -> None:
     assert consumers.narrowed(job(clouds=("lambda",)), only, "atlas").candidates == ("lambda",)
     found = consumers.narrowed(job("RTX4090", clouds=("lambda", "runpod")), LIMITS, "atlas")
     assert (found.candidates, found.gpu.names) == (("runpod",), ("RTX4090",))
+    assert consumers.narrowed(replace(job(), offer_id="vast:1"), LIMITS, "atlas").gpu.names[0] == "RTX4090"
     asked = job("H100-SXM", hours=100)
     assert consumers.narrowed(asked, ConsumerPolicy(), "atlas") == asked
 
@@ -41,6 +43,8 @@ def test_what_is_left_open_is_what_the_policy_allows() -> None:
         (job("RTX4090", clouds=("lambda",)), "cloud_not_allowed"),
         (job("H100-SXM"), "gpu_not_allowed"),
         (job("RTX4090", hours=5), "too_long"),
+        (replace(job("RTX4090"), offer_id="lambda:1"), "cloud_not_allowed"),
+        (replace(job("RTX4090", clouds=("vast",)), offer_id="lambda:1"), "cloud_not_allowed"),
     ],
 )
 def test_what_is_outside_is_refused(asked: JobRequest, code: str) -> None:

@@ -20,9 +20,9 @@ BOB, CAROL, DAVE = (Actor(ActorKind.SLACK, name, "T1") for name in ("UBOB", "UCA
 ADA = Actor(ActorKind.OPERATOR, "ada")
 POLICY = Policy(
     approvers=("UBOB", "UCAROL"),
-    same_person=(("UBOB", "operator:ada"),),
+    same_person=(("UBOB", "operator:ada"), ("UMAL", "operator:mal")),
     approval_groups={"finance": ("UFIN",)},
-    never_approve=("UEVE",),
+    never_approve=("UEVE", "operator:mal"),
 )
 TODAY = NOW.date()
 TWO = ApprovalPlan(2, "", False, False)
@@ -45,6 +45,7 @@ def test_a_day_is_given_whole() -> None:
         (DeciderFacts(BOB), ADA, TODAY, "own_delegate"),
         (DeciderFacts(BOB), Actor(ActorKind.SLACK, "UBOB"), TODAY, "own_delegate"),
         (DeciderFacts(BOB), Actor(ActorKind.SLACK, "UEVE"), TODAY, "denied_delegate"),
+        (DeciderFacts(BOB), Actor(ActorKind.SLACK, "UMAL"), TODAY, "denied_delegate"),
         (DeciderFacts(DAVE), BOB, TODAY, "not_an_approver"),
         # What somebody has for another one only is not theirs to give.
         (DeciderFacts(DAVE, behalf=(DeciderFacts(BOB),)), CAROL, TODAY, "not_an_approver"),

@@ -7,11 +7,13 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import cast
 
+import pytest
+
 from bot.rules import drift
 from bot.rules.switching import Order
 from bot.services import drifting, switching
 from bot.services.commands import Switch
-from ledger.courses import running
+from ledger.courses import is_open, running
 from ledger.db import Database
 from ledger.models import Option, Request, Session
 from ledger.states import RequestState, SessionState
@@ -70,6 +72,10 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     await cheaper(w)
     await drifting.drift_due(w.ctx)
     w.board.down = True
+    (one,) = await asked(w)
+    # Who withdrew it could let it run on for ever, so nobody does.
+    assert {(await w.cancel(one.id, who)).code for who in (ALICE, BOB)} == {"not_withdrawn"}
+    assert "/gpu terminate" in (await w.cancel(one.id)).sentence
     w.clock.advance(899)
     await drifting.drift_due(w.ctx)
     assert await session_state(w) is SessionState.RUNNING
@@ -80,10 +86,27 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     start = await switching.switch(w.ctx, Switch(request_id, facts(ALICE), Order.START))
     assert start.code == "drift_unconfirmed"
     w.board.down = False
-    (one,) = await asked(w)
     assert (await w.decide(one.id, BOB)).code == "approved"
     await w.run(60, 15)
     assert await session_state(w) is SessionState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("state", "by", "expected"),
+    [
+        (RequestState.APPROVED, BOB.ref, False),
+        (RequestState.CANCELLED, "system:scheduler", False),
+        (RequestState.CANCELLED, ALICE.ref, True),  # As an earlier release let its owner.
+        (RequestState.CANCELLED, None, True),
+        (RequestState.PENDING, None, True),
+        (RequestState.REJECTED, BOB.ref, True),
+        (RequestState.EXPIRED, None, True),
+    ],
+)
+def test_only_an_approval_and_the_service_itself_close_the_question(
+    state: RequestState, by: str | None, expected: bool
+) -> None:
+    assert is_open(state, by) is expected
 
 
 async def test_a_refusal_is_an_answer_and_a_figure_that_falls_back_asks_nobody(

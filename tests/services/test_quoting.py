@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from bot.rules.consumers import ConsumerPolicy
 from bot.services import requests, unquoted
 from bot.services.catalog import Catalog
 from ledger.claims import claim
 from ledger.models import Request
 from ledger.reads import RequestView
 from ledger.states import RequestState
-from ledger.values import GpuConstraint, JobRequest
+from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
 from providers.registry import REGISTRY
 from tests.support.matrix import clouds_with, on_clouds
 from tests.support.world import ALICE, World
@@ -128,6 +129,22 @@ async def test_one_offer_of_an_inventory_answer_can_be_asked_for(w: World) -> No
     wanted = look.ranked.options[3].offer.id
     view = await quoted(w, offer_id=wanted)
     assert [option.offer_id for option in view.options] == [wanted]
+
+
+async def test_an_offer_of_another_cloud_than_was_named_or_allowed_is_refused_at_once(w: World) -> None:
+    gpu = GpuConstraint((w.clouds["runpod"].STAPLE,), 1, 1)
+    found = await w.ctx.providers["runpod"].offers(gpu, disk_gb=50, spot=False)
+    elsewhere = await w.ask(gpu=gpu, candidates=("vast",), offer_id=found[0].id)
+    assert (elsewhere.code, found[0].id in elsewhere.sentence) == ("offer_elsewhere", True)
+    atlas = Actor(ActorKind.CONSUMER, "atlas")
+    w.tune(consumers={"atlas": ConsumerPolicy(clouds=("vast",), gpus=("3090",))})
+    assert (await w.ask(atlas, gpu=gpu, offer_id=found[0].id)).code == "cloud_not_allowed"
+    assert (await w.books()).requests == ()
+    # At a cloud that is allowed, the GPU is still one of those that are.
+    dear = (await w.ctx.providers["vast"].offers(GpuConstraint(("RTX4090",), 1, 1), disk_gb=50, spot=False))[0].id
+    await w.ask(atlas, gpu=GpuConstraint(), offer_id=dear)
+    await requests.quote_due(w.ctx)
+    assert (await w.books()).requests[-1].state is RequestState.UNAVAILABLE
 
 
 @pytest.mark.parametrize("wanted", ["vast:1", "nowhere:gpu_1x_a100"])
