@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import insert_for
 from ledger.doors import Whose
+from ledger.locks import lock_requester
 from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Unrolled
 from ledger.rollup import SEALED, SPENT, TOTAL
 from ledger.states import OPEN_INSTANCE, Tier
@@ -53,6 +54,13 @@ async def add_external(tx: AsyncSession, **values: Any) -> bool:
 async def external_known(tx: AsyncSession, key: str) -> str | None:
     """The entry that books a cost of another tool; None when it is not known."""
     return await tx.scalar(select(ExternalCost.entry_id).where(ExternalCost.key == key))
+
+
+async def booked_of_tool(tx: AsyncSession, skill: str, owner: str) -> Decimal:
+    """Dollars that one caller has appended for one tool, less refunds. Nobody else appends there until `tx` ends."""
+    await lock_requester(tx, f"external/{owner}/{skill}")
+    mine = (ExternalCost.skill == skill, ExternalCost.owner == owner)
+    return await tx.scalar(select(func.sum(ExternalCost.amount_usd)).where(*mine)) or Decimal(0)
 
 
 async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> set[str]:

@@ -63,6 +63,12 @@ async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: d
     return sum((amount_usd for _, amount_usd in await sums(tx, purse, (), since, until)), Decimal(0))
 
 
+async def counted(tx: AsyncSession, purse: Purse, since: datetime | None) -> Decimal:
+    """The same, as budgets count it: what other tools got back lowers what they cost, and never what we spent."""
+    by_tool = await sums(tx, purse, ("tool",), since)
+    return sum((max(usd, Decimal(0)) if tool else usd for (tool,), usd in by_tool), Decimal(0))
+
+
 async def buckets(
     tx: AsyncSession, purse: Purse, tier: Tier, since: datetime, until: datetime
 ) -> dict[datetime, Decimal]:

@@ -41,6 +41,7 @@ RANGES: Final[Mapping[str, Range]] = MappingProxyType(
     {
         "auto_approve_below_usd": Range(0, _DOLLARS, "5"),
         "auto_approve_daily_usd": Range(0, _DOLLARS, "25"),
+        "external_entry_usd": Range(0, _DOLLARS, "1000"),
         "two_approvers_above_usd": Range(0, _DOLLARS, "500"),
         "confirm_above_usd": Range(0, _DOLLARS, "100"),
         "max_hours": Range(0, LONGEST_S / 3600, "12"),

@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from bot.rules.text import clean
+from bot.rules.wording import usd
 
 #: What our own entries begin with: they are never taken for another tool's.
 OWN = "gpu-shopper/"
@@ -18,7 +19,8 @@ SKILL = "gpu-shopper"
 _NAME_MAX = 48
 _ACTION_MAX = 96
 _NOTES_MAX = 2_000
-_LARGEST_USD = Decimal(1_000_000)
+#: No amount of dollars has more digits; whether it is plausible is the policy's matter.
+_DIGITS = 12
 #: Clocks of other machines may be ahead a little.
 _AHEAD = timedelta(minutes=5)
 
@@ -43,8 +45,11 @@ def is_own(entry: object) -> bool:
     )
 
 
-def read(entry: object, now: datetime) -> External | str:
-    """The cost that an entry tells of, or one sentence about what is wrong with it."""
+def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
+    """The cost that an entry tells of, or one sentence about what is wrong with it.
+
+    `most_usd` is the most that one entry may say, of a cost or of a refund.
+    """
     if not isinstance(entry, Mapping):
         return "An entry is an object with skill, provider, action, amount_usd, timestamp and notes."
     names = {name: _text(entry.get(name), most) for name, most in _TEXTS.items()}
@@ -56,6 +61,8 @@ def read(entry: object, now: datetime) -> External | str:
     amount = _amount(entry.get("amount_usd"))
     if amount is None:
         return "amount_usd is an amount in dollars other than 0, such as 1.25, or less than 0 for a refund."
+    if abs(amount) > most_usd:
+        return f"amount_usd is above {usd(most_usd)}, the most for one entry (external_entry_usd in the policy)."
     at = _time(entry.get("timestamp"))
     if at is None:
         return "timestamp is a time with its zone, such as 2026-03-02T09:00:00Z."
@@ -63,6 +70,16 @@ def read(entry: object, now: datetime) -> External | str:
         return "timestamp lies in the future."
     told = str(entry.get("id") or "").strip()[:200]
     return External(_key(names["skill"], told, entry), **names, amount_usd=amount, at=at)
+
+
+def unmatched(refund: External, booked_usd: Decimal) -> str:
+    """Why a refund is not taken: it gives back more than the same tool was booked under the same name; else empty."""
+    if refund.amount_usd >= 0 or booked_usd + refund.amount_usd >= 0:
+        return ""
+    return (
+        f"A refund gives back what was booked before by the same caller: of {refund.skill} {usd(booked_usd)} is left, "
+        f"and this is {usd(-refund.amount_usd)}."
+    )
 
 
 _TEXTS = {"skill": _NAME_MAX, "provider": _NAME_MAX, "action": _ACTION_MAX, "notes": _NOTES_MAX}
@@ -79,7 +96,7 @@ def _amount(value: Any) -> Decimal | None:
         amount = Decimal(str(value))
     except InvalidOperation:
         return None
-    usable = amount.is_finite() and abs(amount) <= _LARGEST_USD
+    usable = amount.is_finite() and amount.adjusted() < _DIGITS
     rounded = amount.quantize(Decimal("0.000001")) if usable else Decimal(0)
     return rounded or None
 

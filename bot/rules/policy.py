@@ -313,6 +313,9 @@ class Policy:
     cost_ledger_file: str = field(
         default="", metadata=doc("A `cost_ledger.json` into which other tools write their costs; read every minute.")
     )
+    external_entry_usd: Decimal = field(
+        default=Decimal(1000), metadata=doc("The largest amount of one cost or refund that another tool may append.")
+    )
     project: str = field(default="gpu", metadata=doc("The label of what names none: {project} in names."))
     name_template: str = field(
         default="{project}-{model}-{count}x{gpu}",

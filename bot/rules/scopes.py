@@ -20,6 +20,7 @@ class Scope(StrEnum):
     SESSIONS_WRITE = "sessions:write"
     WEBHOOKS_WRITE = "webhooks:write"
     METRICS_READ = "metrics:read"
+    LEDGER_WRITE = "ledger:write"
     APPROVALS_WRITE = "approvals:write"
     ADMIN = "admin"
 
@@ -33,12 +34,15 @@ MEANING: dict[Scope, str] = {
     Scope.SESSIONS_WRITE: "extend, stop, start, restart and end a session",
     Scope.WEBHOOKS_WRITE: "name addresses that are told what happens to one's own things",
     Scope.METRICS_READ: "/metrics, with figures of everybody; given only when it is asked for",
+    Scope.LEDGER_WRITE: "append costs of other tools, which count against budgets; given only when it is asked for",
     Scope.APPROVALS_WRITE: "approve, reject and start without an approval; only for the key of a person",
     Scope.ADMIN: "see everything, make and revoke keys of programs; only for the key of a person",
 }
 #: Decisions belong to people, whoever holds the key.
 FOR_PEOPLE = frozenset({Scope.APPROVALS_WRITE, Scope.ADMIN})
-PLAIN = tuple(scope for scope in Scope if scope not in FOR_PEOPLE and scope is not Scope.METRICS_READ)
+#: They reach beyond one's own things, so no key has them unless somebody says so.
+ON_REQUEST = frozenset({Scope.METRICS_READ, Scope.LEDGER_WRITE})
+PLAIN = tuple(scope for scope in Scope if scope not in FOR_PEOPLE | ON_REQUEST)
 KEY_DAYS, MOST_KEY_DAYS = 90, 366
 #: A new key beside the old one, so that a rotation needs no moment without a key.
 ACTIVE_KEYS = 2

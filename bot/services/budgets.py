@@ -17,7 +17,7 @@ from ledger.events import announce, record
 from ledger.locks import lock_budgets
 from ledger.lookups import notification_of
 from ledger.models import Request
-from ledger.spending import EVERYBODY, Purse, outstanding, spent
+from ledger.spending import EVERYBODY, Purse, counted, outstanding
 from ledger.states import NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, JobRequest
 from ledger.writes import Tx
@@ -149,7 +149,7 @@ async def _measured(
             if period is Period.HOURLY:
                 found.append(Line(key, scope, period, limit, _NOTHING, rate_usd_h))
             else:
-                found.append(Line(key, scope, period, limit, await spent(tx, purse, since), open_usd, since))
+                found.append(Line(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
     return found
 
 

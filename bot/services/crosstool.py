@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.rules.budget import said
-from bot.rules.external import OWN, SKILL, External, read
+from bot.rules.external import OWN, SKILL, External, read, unmatched
 from bot.rules.wording import usd
 from bot.services import access, budgets
 from bot.services.commands import Reply
@@ -23,6 +23,7 @@ from bot.services.rolling import sealed
 from bot.services.shared_file import SharedFileError, others, read_locked
 from ledger.crosstool import (
     add_external,
+    booked_of_tool,
     chain,
     entry_of,
     external_known,
@@ -67,10 +68,13 @@ class Summary:
 async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     """Book one cost of another tool, once."""
     now = ctx.clock.now()
-    found = read(entry, now)
+    found = read(entry, now, ctx.policy.external_entry_usd)
     if isinstance(found, str):
         return Reply(False, "bad_entry", found)
-    entry_id, new = await _booked(ctx, actor, found, now)
+    done = await _booked(ctx, actor, found, now)
+    if isinstance(done, str):
+        return Reply(False, "refund_unmatched", done)
+    entry_id, new = done
     told = "is booked" if new else "was booked already"
     sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
     return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
@@ -79,13 +83,16 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
 async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> tuple[int, list[str]]:
     """Book every cost of a shared file that is not known yet; `(how many were new, what is wrong with the others)`."""
     now = ctx.clock.now()
-    read_all = [read(entry, now) for entry in entries]
+    read_all = [read(entry, now, ctx.policy.external_entry_usd) for entry in entries]
     found = {one.key: one for one in read_all if isinstance(one, External)}
     wrong = [f"entry {number}: {one}" for number, one in enumerate(read_all, 1) if isinstance(one, str)]
     async with ctx.db.read() as tx:
         known = await externals_known(tx, list(found))
-    new = [await _booked(ctx, actor, one, now) for key, one in found.items() if key not in known]
-    return sum(is_new for _, is_new in new), wrong
+    fresh = [one for key, one in found.items() if key not in known]
+    done = [await _booked(ctx, actor, one, now) for one in sorted(fresh, key=lambda one: one.amount_usd < 0)]
+    return sum(one[1] for one in done if not isinstance(one, str)), wrong + [
+        one for one in done if isinstance(one, str)
+    ]
 
 
 async def import_due(ctx: Context) -> int:
@@ -104,11 +111,15 @@ async def import_due(ctx: Context) -> int:
     return new
 
 
-async def _booked(ctx: Context, actor: Actor, found: External, now: datetime) -> tuple[str, bool]:
+async def _booked(ctx: Context, actor: Actor, found: External, now: datetime) -> tuple[str, bool] | str:
+    """Its entry and whether that is new, or one sentence about why it is not taken."""
     async with ctx.db.write() as tx:
+        booked_usd = await booked_of_tool(tx, found.skill, actor.ref)
         known = await external_known(tx, found.key)
         if known is not None:
             return known, False
+        if why := unmatched(found, booked_usd):
+            return why
         mine, theirs = f"external:{found.skill}", f"payable:{found.provider}:external"
         key = f"external/{found.key}"
         new = await book(

@@ -75,6 +75,8 @@ HARMLESS = {
 }
 OWNER, OTHER, APPROVER, PERSON, ADMIN = "atlas", "hermes", "operator:ben", "operator:eve", "admin"
 NODE, FORGED, REVOKED, ANONYMOUS = "node of another session", "forged node", "revoked", "anonymous"
+#: What no key has unless it is asked for, and an administrator's always.
+ADMINS = {"admin", "metrics:read", "ledger:write"}
 STRANGERS = {REVOKED, ANONYMOUS, FORGED}
 
 
@@ -188,7 +190,7 @@ def expected(caller: str, method: str, path: str, scope: str) -> set[str] | None
     if caller in STRANGERS or caller == NODE:
         return {"unauthenticated"}
     person = caller.startswith("operator:")
-    if (scope == "approvals:write" and not person) or (scope in ("admin", "metrics:read") and caller != ADMIN):
+    if (scope == "approvals:write" and not person) or (scope in ADMINS and caller != ADMIN):
         return {"scope_missing"}
     if "{webhook}" in path:
         return _of_webhook(caller, method, path)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bot.rules.external import External, is_own, read
+from bot.rules.external import External, is_own, read, unmatched
 from tests.support.clock import START
 
+MOST = Decimal(1000)
 ENTRY: dict[str, Any] = {
     "skill": "training-runner",
     "provider": "s3",
@@ -22,7 +23,7 @@ ENTRY: dict[str, Any] = {
 
 
 def taken(**changes: Any) -> External:
-    found = read(ENTRY | changes, START)
+    found = read(ENTRY | changes, START, MOST)
     assert isinstance(found, External)
     return found
 
@@ -53,6 +54,8 @@ def test_the_same_cost_has_the_same_key() -> None:
         ({"amount_usd": True}, "amount_usd"),
         ({"amount_usd": 1e12}, "amount_usd"),
         ({"amount_usd": None}, "amount_usd"),
+        ({"amount_usd": "1000.01"}, "above $1,000.00"),
+        ({"amount_usd": "-1000000"}, "above $1,000.00"),
         ({"timestamp": "2026-03-01T10:00:00"}, "timestamp is a time with its zone"),
         ({"timestamp": "yesterday"}, "timestamp is a time with its zone"),
         ({"timestamp": "2026-03-02T09:06:00Z"}, "future"),
@@ -61,11 +64,16 @@ def test_the_same_cost_has_the_same_key() -> None:
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], says: str) -> None:
-    found = read(ENTRY | changes, START)
+    found = read(ENTRY | changes, START, MOST)
     assert isinstance(found, str)
     assert says in found
 
 
+@pytest.mark.parametrize(("amount", "fine"), [("-3", True), ("-3.01", False), ("900", True)])
+def test_a_refund_gives_back_what_was_booked_and_no_more(amount: str, fine: bool) -> None:
+    assert (unmatched(taken(amount_usd=amount), Decimal(3)) == "") is fine
+
+
 def test_what_is_no_entry() -> None:
-    assert "An entry is an object" in str(read(["x"], START))
+    assert "An entry is an object" in str(read(["x"], START, MOST))
     assert not is_own("x")

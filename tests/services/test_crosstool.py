@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from bot.services import crosstool, rolling, shared_file
+from bot.services import budgets, crosstool, rolling, shared_file
+from ledger.values import Actor
 from tests.support.clock import START
-from tests.support.world import ALICE, DAVE, World
+from tests.support.world import ALICE, BOB, DAVE, World
 
 ENTRY: dict[str, Any] = {
     "skill": "training-runner",
@@ -37,7 +39,8 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
 
     path = tmp_path / "cost_ledger.json"
     refund = ENTRY | {"skill": "storage", "amount_usd": "-0.5", "id": "r1"}
-    path.write_text(json.dumps([ENTRY, refund, {"skill": "broken"}]))
+    stored = ENTRY | {"skill": "storage", "amount_usd": "1.5", "id": "r0"}
+    path.write_text(json.dumps([ENTRY, refund, stored, {"skill": "broken"}]))
     own = await crosstool.exported(w.ctx)
     (row,) = (await w.books()).instances
     assert [one["action"] for one in own] == ["instance_created", "instance_hour", "instance_terminated"]
@@ -48,11 +51,13 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
     assert shared_file.merge(path, own) == 3
     assert shared_file.merge(path, own) == 0
     shared = json.loads(path.read_text())
-    assert shared[:3] == [ENTRY, refund, {"skill": "broken"}]
-    assert shared[3:] == own
+    assert shared[:4] == [ENTRY, refund, stored, {"skill": "broken"}]
+    assert shared[4:] == own
 
     w.tune(cost_ledger_file=str(path))
-    assert await crosstool.import_due(w.ctx) == 1  # The refund: one is known, one is broken, and ours are never taken.
+    assert (
+        await crosstool.import_due(w.ctx) == 2
+    )  # The refund with its cost: one is known, one is broken, and ours are never taken.
     assert await crosstool.import_due(w.ctx) == 0
     for damage in ("{", '"text"'):
         path.write_text(damage)
@@ -62,14 +67,36 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
 
     await rolling.roll_due(w.ctx)
     found = await crosstool.summary(w.ctx)
-    assert dict(found.tools) == {"training-runner": Decimal("2.5"), "gpu-shopper": spent, "storage": Decimal("-0.5")}
-    assert found.total_usd == spent + 2
-    assert dict(found.providers) == {"vast": spent, "s3": Decimal(2)}
+    assert dict(found.tools) == {"training-runner": Decimal("2.5"), "gpu-shopper": spent, "storage": Decimal(1)}
+    assert found.total_usd == spent + Decimal("3.5")
+    assert dict(found.providers) == {"vast": spent, "s3": Decimal("3.5")}
     told = crosstool.as_markdown(found)
     assert "Total spend: **$" in told
     assert "| training-runner | $2.50 |" in told
     assert "No budget is set." in told
     assert (await crosstool.summary(w.ctx, DAVE)).total_usd == 0
+
+
+async def test_no_refund_makes_room_in_a_budget_for_what_we_buy_ourselves(w: World) -> None:
+    w.tune(budgets={"global": {"monthly": Decimal("0.5")}})
+    request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
+    await w.settle()
+    assert (await w.decide(request_id)).code == "over_budget"
+
+    async def say(amount: str, actor: Actor = ALICE, at: datetime = START, **changes: Any) -> str:
+        entry = ENTRY | {"amount_usd": amount, "timestamp": at.isoformat(), "id": f"{amount}/{at}/{actor}"} | changes
+        return (await crosstool.append(w.ctx, actor, entry)).code
+
+    assert await say("-1000000") == "bad_entry"
+    assert await say("-50") == "refund_unmatched"
+    assert await say("40", at=START - timedelta(days=40)) == "booked"
+    assert await say("-40", BOB) == "refund_unmatched"
+    assert await say("-40", skill="another-tool") == "refund_unmatched"
+    assert await say("-40.01") == "refund_unmatched"
+    # What was spent before the budget's month and is given back in it is no room for others in that month.
+    assert [await say("-40"), await say("-40"), await say("-1")] == ["booked", "known", "refund_unmatched"]
+    assert [line.spent_usd for line in await budgets.overview(w.ctx)] == [Decimal(0)]
+    assert (await w.decide(request_id)).code == "over_budget"
 
 
 async def test_a_change_behind_the_program_is_found(bare: World) -> None:

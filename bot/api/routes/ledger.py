@@ -25,7 +25,7 @@ def _as_written(said: object) -> object:
 
 router = APIRouter(prefix="/api/v1", tags=["ledger"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
-Writer = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
+Writer = Annotated[Principal, caller(Scope.LEDGER_WRITE)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
 #: A number would be read as seconds since 1970, which the description does not say.
 Since = Annotated[datetime | None, BeforeValidator(_as_written)]
