@@ -41,7 +41,7 @@ async def test_a_morning_of_faults_keeps_what_is_promised(
     assert not verdict.broken, "\n".join([table, *verdict.broken, *verdict.notes])
 
 
-@pytest.mark.timeout(2400)
+@pytest.mark.timeout(3600)
 @pytest.mark.soak
 async def test_a_month_of_faults_keeps_what_is_promised(
     quick_db_url: str, record_property: Callable[[str, object], None]

@@ -47,6 +47,8 @@ class Account:
         self._engine = engine
         self.market = market
         self.credit_usd = CREDIT_USD
+        #: The moment and the credit of the last look at what was spent.
+        self._settled: tuple[datetime, Decimal] | None = None
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
         #: Every pod that ever was, by id, in order of creation.
@@ -176,6 +178,10 @@ class Account:
 
         Pods with a network volume are stopped, all others are terminated with their data.
         """
+        settled = (self.now, self.credit_usd)
+        if settled == self._settled:
+            return  # It is asked several times at one moment, about every pod that there ever was.
+        self._settled = settled
         if self._spent(self.now) <= self.credit_usd:
             return
         empty_at = self._empty_at()
@@ -221,6 +227,8 @@ class Account:
                 _record(pod, begin, begin + bucket, until)
                 for pod in self.pods.values()
                 if pod_id in (None, pod.id)
+                and pod.created_at < until
+                and (pod.ended != "TERMINATED" or pod.ended_at is None or pod.ended_at > begin)
                 and pod.meter.usd("gpu", until, begin) + pod.meter.usd("storage", until, begin)
             ]
             begin += bucket

@@ -25,6 +25,8 @@ class Account:
         self.market = Market(engine.random("tensordock"))
         self.machines: dict[str, Machine] = {}
         self.credit_usd = CREDIT_USD
+        #: The moment and the credit of the last look at what was spent.
+        self._settled: tuple[datetime, Decimal] | None = None
         self.broke_at: datetime | None = None
         self._ids = engine.random("tensordock/ids")
         self.secrets: dict[str, dict[str, str]] = {}
@@ -153,6 +155,10 @@ class Account:
 
     def settle(self) -> None:
         """Below zero all machines are stopped; after the grace they are deleted with their data."""
+        settled = (self.now, self.credit_usd)
+        if settled == self._settled:
+            return  # It is asked several times at one moment, about every machine that there ever was.
+        self._settled = settled
         living = [m for m in self.machines.values() if m.exists(self.now) and m.ended_at is None]
         if not living or self.left_usd() >= 0:
             self.broke_at = None
