@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from bot.cli import people_here
 from bot.practice.app import Practice
 from bot.practice.faults import Fault
 from bot.practice.model import User
 from bot.practice.workspace import Workspace
 from bot.rules.policy import Policy
+from bot.settings import load
 from bot.slack.identity import REMEMBERED, Directory
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
-from ledger.values import NetworkInTransaction, transaction_open
+from ledger.values import Actor, ActorKind, NetworkInTransaction, transaction_open
 from tests.slack.conftest import APP_TOKEN, BOT_TOKEN, MANIFEST
 from tests.slack.signing import SECRET
 from tests.support.clock import SteppedClock
@@ -177,3 +180,17 @@ def test_settings_that_cannot_work_are_refused(changes: dict[str, str], said: st
 def test_secrets_do_not_show() -> None:
     shown = repr(SlackSettings(bot_token="xoxb-canary", signing_secret="canary-secret", app_token="xapp-canary"))
     assert "canary" not in shown
+
+
+async def test_a_command_on_the_server_asks_over_a_connection_of_its_own(
+    space: Workspace, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    practice = Practice(space)
+    async with practice.serve():
+        named = {"SLACK_BOT_TOKEN": BOT_TOKEN, "SLACK_SIGNING_SECRET": SECRET}
+        for name, value in (*named.items(), ("GPU_SHOPPER_SLACK_API_URL", practice.api_url)):
+            monkeypatch.setenv(name, value)
+        for user, known, deleted in (("U0BOB", True, False), ("U0GONE", True, True), ("U0NOBODY", False, False)):
+            facts = await people_here.looked_up(load(), Policy(), clock, Actor(ActorKind.SLACK, user, HOME))
+            assert (facts.actor.id, facts.known, facts.is_deleted) == (user, known, deleted)
