@@ -59,7 +59,7 @@ TIMING = Timing(
     pace=0.01,
 ).validated(practice=True)
 #: Real seconds that a stop of the clock waits for the ticker, and for one that did not end in them the last time.
-PASS_S, IMPATIENT_S = 2.0, 0.05
+PASS_S, IMPATIENT_S = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)

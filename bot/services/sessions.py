@@ -35,7 +35,6 @@ from ledger.writes import Tx, amend
 from providers import profile
 
 NO_SESSION = Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
-NOT_YOURS = "Only its owner or an approver can end this session."
 #: The journal kind by which a call that is repeated finds itself.
 WORK_OVER = "session.work_over"
 
@@ -93,7 +92,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
             if session is None:
                 return NO_SESSION
             if not await access.may_act(tx, ctx.policy, session, command.decider):
-                return Reply(False, "not_yours", NOT_YOURS, {"session_id": session.id})
+                return _not_yours(session)
             rows = await open_instances_of_session(tx, session.id)
             view = await session_view(tx, session.id)
     except LookupError as error:
@@ -182,7 +181,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
                 return NO_SESSION
             data = {"session_id": session.id}
             if not await access.may_act(tx, ctx.policy, session, facts):
-                return Reply(False, "not_yours", NOT_YOURS, data)
+                return _not_yours(session)
             if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE:
                 return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
@@ -214,6 +213,11 @@ def _ordered(ctx: Context, session_id: str, clouds: Collection[str]) -> Reply:
     lost = "".join(f" {profile.load(cloud).over}" for cloud in clouds).rstrip()
     said = f"The end of session {short_id(session_id)} is ordered; {confirmed}.{lost}"
     return Reply(True, "terminating", said, {"session_id": session_id})
+
+
+def _not_yours(session: Session) -> Reply:
+    data = {"session_id": session.id}
+    return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
 
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:
