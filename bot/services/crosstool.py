@@ -73,7 +73,7 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
         return Reply(False, "bad_entry", found)
     done = await _booked(ctx, actor, found, now)
     if isinstance(done, str):
-        return Reply(False, "refund_unmatched", done)
+        return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
     entry_id, new = done
     told = "is booked" if new else "was booked already"
     sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."

@@ -26,8 +26,6 @@ from ledger.values import SYSTEM, Actor, ActorKind, bare_id, short_id
 from ledger.writes import Tx
 from providers import profile
 
-NONE_YET = "The machine of session {0} has named no API of its own; look again once its agent has reported."
-
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -67,7 +65,10 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
             return Reply(False, "not_yours", sentence, {"session_id": session.id})
         url = api_url(row, node) if row is not None and row.state is InstanceState.LIVE else None
         if row is None or node is None or url is None:
-            return Reply(False, "no_node_api", NONE_YET.format(short), {"session_id": session.id})
+            none = (
+                f"The machine of session {short} has named no API of its own; look again once its agent has reported."
+            )
+            return Reply(False, "no_node_api", none, {"session_id": session.id})
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
         said = "A new token for the API of its machine; the one before opens nothing any more."
