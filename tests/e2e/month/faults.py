@@ -158,7 +158,7 @@ class Injector:
         self._count(one.cloud, one.what)
         self.disturbed.setdefault((one.cloud, ref), []).append(one.what)
         if one.what in RAISES:
-            self.raised.append((one.cloud, ref, self._month.now, _gpu_rate(cloud, ref)))
+            self.raised.append((one.cloud, ref, self._month.now, _gpu_rate(cloud, ref, self._month.now)))
         if one.undone_by:
             pause_s = self._month.random.uniform(*one.after_s)
             self._month.after(pause_s, partial(self._undo, one, ref))
@@ -258,8 +258,7 @@ class Injector:
         self._month.injected[where, what] += 1
 
 
-def _gpu_rate(cloud: Any, ref: str) -> Decimal:
-    """What a machine's GPUs really cost per hour now, in the sandboxes whose prices rise."""
-    if cloud.name == "vast":
-        return Decimal(cloud.account.contracts[int(ref)].gpu_usd_h)
-    return Decimal(cloud.account.pods[ref].rate_usd_h)
+def _gpu_rate(cloud: Any, ref: str, now: datetime) -> Decimal:
+    """What a machine's GPUs are really billed per hour now, where prices rise; 0 while it is stopped."""
+    held = cloud.account.contracts[int(ref)] if cloud.name == "vast" else cloud.account.pods[ref]
+    return Decimal(held.meter.rate_usd_h("gpu", now))
