@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from sqlalchemy import or_, select
+from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.models import GrantRow, Instance, Notification, Session
+from ledger.models import Event, GrantRow, Instance, Notification, Session
 from ledger.states import NotificationKind, NotificationState, SessionState
+from ledger.values import Actor
 
 
-async def unheard(tx: AsyncSession, kind: NotificationKind, subject: str, since: datetime) -> bool:
-    """Whether something that was announced about `subject` at `since` has not yet been tried in some place.
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that was announced at `since`, or at any time when the first attempt of each place counts (None)."""
+
+    kind: NotificationKind
+    subject: str
+    since: datetime | None = None
+
+
+async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
+    """Whether any of this has not yet been tried in some place.
 
     An attempt that failed makes the row due later; one that is under way holds a claim.
     """
-    waiting = await tx.scalar(
-        select(Notification.id)
-        .where(
-            Notification.kind == kind,
-            Notification.subject == subject,
-            Notification.state == NotificationState.PENDING,
-            or_(Notification.due_at <= since, Notification.claim_token.is_not(None)),
-        )
-        .limit(1)
-    )
-    return waiting is not None
+    ways = []
+    for one in said:
+        untried = and_(Notification.sent_version == 0, Notification.error == "")
+        if one.since is not None:
+            untried = or_(Notification.due_at <= one.since, Notification.claim_token.is_not(None))
+        ways.append(and_(Notification.kind == one.kind, Notification.subject == one.subject, untried))
+    waiting = select(Notification.id).where(Notification.state == NotificationState.PENDING, or_(*ways)).limit(1)
+    return await tx.scalar(waiting) is not None
+
+
+async def ordered_by(tx: AsyncSession, session_id: str) -> Actor | None:
+    """Who ordered the end of a session; None where nobody did."""
+    ordered = (Event.kind == "session.moved", Event.after == str(SessionState.TERMINATING))
+    newest = select(Event.actor).where(Event.subject == session_id, *ordered).order_by(Event.id.desc()).limit(1)
+    ref = await tx.scalar(newest)
+    return None if ref is None else Actor.from_ref(ref)
 
 
 async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, datetime]:

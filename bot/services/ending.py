@@ -6,7 +6,7 @@ import asyncio
 import logging
 from datetime import datetime, timedelta
 
-from bot.services import asking, gating, holding, interrupting, recovery, warning
+from bot.services import asking, gating, hearing, holding, recovery, warning
 from bot.services.context import Context
 from bot.services.paging import alone, page_in
 from bot.services.settling import end_instance, settle
@@ -77,8 +77,11 @@ async def _terminate(ctx: Context, held: Claim, *, recovering: bool) -> None:
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
-        held_until = now + recovery.HOLD if recovering else await interrupting.told_by(tx, row, now)
-    held_until = held_until or await gating.held_until(ctx, row, now)
+    held_until = now + recovery.HOLD if recovering else await gating.held_until(ctx, row, now)
+    if held_until is None:
+        async with ctx.db.read() as tx:  # After the gate: what it gave up a moment ago is told before the act, too.
+            row = await tx.get_one(Instance, held.row_id)
+            held_until = await hearing.told_by(tx, row, now)
     if held_until is not None:
         async with ctx.db.write() as tx:
             await release(tx, Instance, held, due_at=held_until)

@@ -2,7 +2,7 @@
 
 What is not there is waited for, a bounded time, while the agent is asked to save and upload; then the policy decides.
 A machine is kept inside what its approval reserved for that: stopped with its disk, or held where that cannot be. An
-end that a person ordered is that person's answer, and is not held.
+end that its owner ordered is the owner's answer, and is not held.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from bot.rules import checkpoints as rules
 from bot.rules.checkpoints import Newest, Place, Reported, Unverified
 from bot.rules.nodes import Work
 from bot.rules.wording import Verdict
-from bot.services import holding
+from bot.services import access, holding
 from bot.services.checkins import heard_of
 from bot.services.context import Context
 from bot.services.holding import BEHIND, DESTROYED, HELD, PASSED, SAVING, STOPPING
 from bot.services.paging import OPERATORS, page, page_in
+from ledger.ends import ordered_by
 from ledger.locks import lock_family
 from ledger.lookups import notification_of
 from ledger.models import Instance, Node, Request, Session
@@ -37,7 +38,7 @@ GRACE = timedelta(minutes=5)
 EARLIER = timedelta(minutes=1)
 #: An approved extension may keep a disk for longer than anybody's silence does.
 YEAR = timedelta(days=365)
-#: Ends that a person ordered, knowing that the disk goes.
+#: Ends that people order at once. Its owner orders one knowing that the disk goes; nobody else can know that.
 ANSWERED = frozenset({"asked"})
 
 #: Why a disk is kept without a look at any checkpoint.
@@ -49,7 +50,7 @@ log = logging.getLogger(__name__)
 async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """When to look again before an end that waits; None when nothing holds it."""
     provider = ctx.providers.get(row.cloud)
-    if row.gate in BEHIND or row.outcome_code in ANSWERED:
+    if row.gate in BEHIND:
         return None
     if provider is None or provider.account != row.account:
         return None  # Nothing of it can be seen or stopped here, and the end itself waits for the account, and pages.
@@ -58,6 +59,8 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         request = await tx.get_one(Request, row.request_id)
         session = await tx.get_one(Session, row.session_id)
         node = await node_of(tx, row.id)
+        if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
+            return None
     where = rules.place(request.job.get("checkpoint"))
     used = row.reachable_at is not None or session.ready_at is not None
     preserved = bool(session.preserve) and able.keeps_disk
@@ -80,6 +83,11 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
     pause = REST if after.gate == HELD and row.status == "stopped" else LOOK
     over = after.gate_until
     return min(now + pause, over) if over is not None and over > now else now + LOOK
+
+
+async def _by_its_owner(ctx: Context, tx: Tx, session: Session) -> bool:
+    by = await ordered_by(tx, session.id)
+    return by is not None and session.owner in await access.mine(tx, ctx.policy, by)
 
 
 async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: datetime) -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules import checkpoints as rules
 from bot.rules.spend import billed_rate
-from bot.services import access, asking, warning
+from bot.services import access, asking, interrupting, warning
 from bot.services.commands import AnswerHold, Reply
 from bot.services.context import Context
 from bot.services.metering import rule_of, running_usd
@@ -170,7 +170,9 @@ def waiting(rows: list[Instance]) -> list[Instance]:
     return [row for row in rows if row.state is InstanceState.TERMINATING and row.gate in WAITS]
 
 
-async def release(tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, saved: bool = False) -> bool:
+async def release(
+    ctx: Context, tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, saved: bool = False
+) -> bool:
     """Somebody ends what the gate holds, with its disk. False when it holds nothing of these."""
     found = waiting(rows)
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
@@ -180,6 +182,8 @@ async def release(tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, 
         record(tx, at=now, actor=actor, subject=row.session_id, kind="checkpoint.released", reason=f"{said}.")
         await _over(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
+        session = await tx.get_one(Session, row.session_id)
+        await interrupting.tell_ended_by(tx, session, actor, f"{said}.", now, *warning.others(ctx, session))
     return bool(found)
 
 
@@ -197,7 +201,7 @@ async def answer(ctx: Context, command: AnswerHold) -> Reply:
         rows = waiting(await open_instances_of_session(tx, session.id))
         if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
             return Reply(False, "stale", "That is not how it stands any more; nothing was changed.", data)
-        await release(tx, rows, command.decider.actor, now, saved=command.saved)
+        await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
         return Reply(True, "released", f"Session {short_id(session.id)}, {how} is ended now with its disk.", data)
 

@@ -1,7 +1,6 @@
 """An instance that fails while somebody counts on it: its people are told first, then its end is ordered.
 
-*Announced* means: the outbox row is committed and one attempt was made on every channel, before the act. What is down
-delays an end by a few seconds at most, so that it never keeps a GPU alive.
+`hearing` sees to it that one attempt to tell them was made before the act.
 """
 
 from __future__ import annotations
@@ -10,17 +9,15 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bot.services.asking import show_again
-from ledger.claims import wake
-from ledger.ends import unheard
 from ledger.events import announce
 from ledger.lookups import notification_of
 from ledger.models import Instance, Notification, Request, Session
-from ledger.states import InstanceState, NotificationKind
-from ledger.values import Actor, ActorKind
+from ledger.states import NotificationKind
+from ledger.values import Actor, ActorKind, short_id
 from ledger.writes import Tx
 
-#: An end that the service orders waits this long at most for the first attempt to tell its people.
-HEARD_WITHIN = timedelta(seconds=10)
+#: How the subject of the message ends that says who ended a session.
+ENDED_BY = "/ended-by"
 
 
 def subject_of(row: Instance, stray_id: str = "") -> str:
@@ -44,16 +41,24 @@ async def tell(
     await show_again(tx, request, now)
 
 
-async def told_by(tx: Tx, row: Instance, now: datetime) -> datetime | None:
-    """Until when this end waits to be told, at most: nothing is taken away before one attempt on every channel.
+async def tell_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
+    """Whose machine is ended by somebody else hears of it before the act, and by whom.
 
-    None when nothing is left to wait for. The attempt wakes the row, so that only what nobody tries takes that long.
+    `elsewhere` are told for an owner whom nobody can write to.
     """
-    asked_at = row.terminate_asked_at
-    if asked_at is None or row.terminate_acked_at is not None or now - asked_at >= HEARD_WITHIN:
-        return None
-    waits = await unheard(tx, NotificationKind.SESSION_INTERRUPTED, subject_of(row), asked_at)
-    return asked_at + HEARD_WITHIN if waits else None
+    owner = Actor.from_ref(session.owner)
+    if owner == by:
+        return
+    whose = "Your session" if owner.kind is ActorKind.SLACK else "Session"
+    body = {"text": f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}", "people": [by.ref]}
+    kind, subject = NotificationKind.REPLY, ended_by_subject(session)
+    for place in (owner.id,) if owner.kind is ActorKind.SLACK else elsewhere:
+        await announce(tx, at=now, kind=kind, subject=subject, destination=place, body=body)
+
+
+def ended_by_subject(session: Session) -> str:
+    """What the message is filed under that says who ended a session."""
+    return f"{session.id}{ENDED_BY}"
 
 
 async def instead(tx: Tx, notification: Notification, contacts: Sequence[str], now: datetime) -> None:
@@ -61,20 +66,9 @@ async def instead(tx: Tx, notification: Notification, contacts: Sequence[str], n
     kind, subject = notification.kind, notification.subject
     about_an_end = kind is NotificationKind.SESSION_INTERRUPTED
     if kind is NotificationKind.REPLY:
-        about_an_end = subject.startswith("drift/") or "/gate-" in subject or subject.endswith("/ended-by")
+        about_an_end = subject.startswith("drift/") or "/gate-" in subject or subject.endswith(ENDED_BY)
     # Who was turned to already is nobody's fallback.
     if not about_an_end or notification.destination in contacts or notification.destination.startswith("C"):
         return
     for contact in contacts:
         await announce(tx, at=now, kind=kind, subject=subject, destination=contact, body=notification.body)
-
-
-async def heard(tx: Tx, notification: Notification, now: datetime) -> bool:
-    """An attempt to tell was made: an end that waited for it is due. True when one is."""
-    if notification.kind is not NotificationKind.SESSION_INTERRUPTED:
-        return False
-    row = await tx.get(Instance, notification.subject.partition("/")[2])
-    if row is None or row.state is not InstanceState.TERMINATING or row.terminate_acked_at is not None:
-        return False
-    await wake(tx, Instance, row.id, now)
-    return True

@@ -7,7 +7,8 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.services.context import Context
-from bot.services.interrupting import heard, instead
+from bot.services.hearing import heard
+from bot.services.interrupting import instead
 from bot.services.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.claims import Claim, claim, release
 from ledger.models import Notification

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.end_codes import COMPLETED, WORK_FAILED
@@ -14,8 +13,9 @@ from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
 from bot.services.ending import ENDABLE, end_session
 from bot.services.idempotency import KEPT
+from bot.services.interrupting import tell_ended_by
 from bot.services.metering import cost_now
-from ledger.events import announce, record
+from ledger.events import record
 from ledger.lookups import done_before, instances_of_session, open_instances_of_session
 from ledger.models import Request, Session
 from ledger.moves import StaleMove
@@ -29,8 +29,8 @@ from ledger.reads import (
     session_view,
     session_views,
 )
-from ledger.states import NotificationKind, SessionState
-from ledger.values import Actor, ActorKind, short_id
+from ledger.states import SessionState
+from ledger.values import Actor, short_id
 from ledger.writes import Tx, amend
 from providers import profile
 
@@ -160,17 +160,6 @@ async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done)
     return Reply(True, "ordered", f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
 
-async def _tell_owner(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime) -> None:
-    """Whose machine is ended by somebody else hears of it at once, and by whom."""
-    owner = Actor.from_ref(session.owner)
-    if owner.kind is not ActorKind.SLACK or owner == by:
-        return
-    who = f"<@{by.id}>" if by.kind is ActorKind.SLACK else f"{by.kind} {by.id}"
-    body = {"text": f"Your session {short_id(session.id)} is being ended by {who}: {sentence}"}
-    kind, subject = NotificationKind.REPLY, f"{session.id}/ended-by"
-    await announce(tx, at=now, kind=kind, subject=subject, destination=owner.id, body=body)
-
-
 async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:
     facts = command.decider
     now = ctx.clock.now()
@@ -188,13 +177,13 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             if command.seen_end_s is not None and holding.waiting(held):
                 # A button of a message before the end: whoever clicked it has not read that nothing is saved.
                 return Reply(False, "stale", "Its end waits for a checkpoint; answer the message about that.", data)
-            if await holding.release(tx, held, facts.actor, now):
+            if await holding.release(ctx, tx, held, facts.actor, now):
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
                 return Reply(True, "released", said, data)
             await amend(tx, Session, session.id, preserve=False)  # Whoever ends it now wants nothing kept.
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
-            await _tell_owner(tx, session, facts.actor, sentence, now)
+            await tell_ended_by(tx, session, facts.actor, sentence, now, *warning.others(ctx, session))
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
             reply = await recovery.told(tx, _ordered(ctx, session.id, clouds))
     except LookupError as error:
