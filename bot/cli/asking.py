@@ -122,7 +122,7 @@ async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: boo
     if at_terminal() and not as_json and "offer" not in document:
         document = await _choose(door, document)
     made = await door.post("/sessions", document, again)
-    typer.echo(made["sentence"], err=as_json)
+    typer.echo(logs.visible(made["sentence"]), err=as_json)
     if not wait:
         if as_json:
             show(made)
@@ -167,7 +167,7 @@ async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
         if held := session.held if session else one.held:
             now = f"{now}. {held}"
         if now != told:
-            typer.echo(now, err=True)
+            typer.echo(logs.visible(now), err=True)
             told = now
         if session is not None and session.state not in ("queued", "provisioning"):
             show(session.model_dump(mode="json") if as_json else told_session(session))

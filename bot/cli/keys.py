@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bot import logs
 from bot.api.schemas import ApiKeyOut
 from bot.cli.asking import Json, plain_id
 from bot.cli.door import spoken
@@ -33,7 +34,7 @@ def create(
     if as_json:
         show(made)
     else:
-        typer.echo(made["sentence"], err=True)
+        typer.echo(logs.visible(made["sentence"]), err=True)
         typer.echo(made["token"])
 
 

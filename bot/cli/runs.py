@@ -39,7 +39,7 @@ def record_(
     if as_json:
         show(done)
     else:
-        typer.echo(done["sentence"])
+        typer.echo(logs.visible(done["sentence"]))
 
 
 @app.command("list")

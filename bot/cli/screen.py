@@ -11,6 +11,8 @@ from typing import Never
 import typer
 from rich.console import Console
 
+from bot import logs
+
 #: Exit codes, after sysexits.h where it has one. 1: refused, or nothing found; 2: a wrong option or word.
 UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
 
@@ -65,6 +67,7 @@ def _interrupted() -> bool:
 
 
 def fail(sentence: str, code: int = 1) -> Never:
-    """Say why on standard error and end."""
-    console(stderr=True).print(sentence, style="red", markup=False)
+    """Say why on standard error and end. A line of it may be somebody else's words, so none can forge another."""
+    shown = "\n".join(map(logs.visible, sentence.split("\n")))
+    console(stderr=True).print(shown, style="red", markup=False)
     raise typer.Exit(code)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bot import logs
 from bot.cli.asking import Json, plain_id
 from bot.cli.door import spoken
 from bot.cli.telling import show
@@ -106,7 +107,7 @@ def _secret(made: Any, *, as_json: bool) -> None:
     if as_json:
         show(made)
     else:
-        typer.echo(made["sentence"], err=True)
+        typer.echo(logs.visible(made["sentence"]), err=True)
         typer.echo(made["secret"])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from bot.rules.comparison import ComparedGpu, Comparison, PerRun, Question
 from bot.rules.environments import Environment
+from bot.rules.text import in_markdown
 from bot.rules.wording import hours, rate, usd
 
 HEAD = ("GPU", "VRAM", "Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs")
@@ -31,7 +32,7 @@ def _page(found: Comparison) -> Iterator[str]:
         yield from ("", f"## {usd(budget)}", "")
         yield from _table(columns(question), (cells(row, place, question) for row in found.clouds))
     for note in found.notes:
-        yield from ("", note)
+        yield from ("", in_markdown(note))
     if found.elsewhere:
         yield from ("", "## Environments that cannot be rented here", "")
         head = elsewhere_columns(question)
@@ -56,7 +57,7 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     for cells in rows:
-        yield f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+        yield f"| {' | '.join(in_markdown(cell) for cell in cells)} |"
 
 
 def cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ _QUOTES = str.maketrans(
 _ESCAPED = re.compile("&(?:lt|gt|amp);")
 _SPACES = re.compile(" +")
 _PLAIN_WORD = re.compile(r"[^ \"']+(?= |\Z)")
+_MARKDOWN = re.compile(r"[\\|`\[\]]")
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
@@ -45,6 +46,14 @@ def clean(text: str) -> str:
     # Cc control, Cf format (bidi, zero width), Cs lone surrogates, Co private use, Cn unassigned.
     kept = "".join(char for char in spaced if not unicodedata.category(char).startswith("C"))
     return _SPACES.sub(" ", kept).strip()
+
+
+def in_markdown(text: str) -> str:
+    """Foreign text inside Markdown, on one line: no link, image, code, HTML or cell of a table begins in it."""
+    shown = "".join(" " if char.isspace() else char for char in text)
+    kept = "".join(char for char in shown if not unicodedata.category(char).startswith("C"))
+    marked = _MARKDOWN.sub(lambda found: f"\\{found[0]}", _SPACES.sub(" ", kept).strip())
+    return marked.replace("<", "&lt;").replace(">", "&gt;")
 
 
 def tokens(line: str) -> list[Token]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from bot.rules.budget import said
 from bot.rules.external import OWN, SKILL, External, read, unmatched
+from bot.rules.text import in_markdown
 from bot.rules.wording import usd
 from bot.services import access, budgets
 from bot.services.commands import Reply
@@ -214,14 +215,10 @@ def as_markdown(found: Summary) -> str:
     """`cost_summary.md`."""
     parts = [f"# Cost summary\n\nTotal spend: **{usd(found.total_usd)}** (as of {found.at:%Y-%m-%d %H:%M} UTC)\n"]
     for title, rows in (("tool", found.tools), ("provider", found.providers), ("owner", found.owners)):
-        lines = [f"| {_cell(name)} | {usd(amount)} |" for name, amount in rows]
+        lines = [f"| {in_markdown(name) or 'none'} | {usd(amount)} |" for name, amount in rows]
         parts.append("\n".join([f"## Per {title}\n", f"| {title} | spent |", "|---|---:|", *lines]) + "\n")
-    status = [f"- {_cell(line)}" for line in found.budgets] or ["No budget is set."]
+    status = [f"- {in_markdown(line)}" for line in found.budgets] or ["No budget is set."]
     return "\n".join([*parts, "## Budget status\n", *status]) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ") or "none"
 
 
 async def manifest(ctx: Context, actor: Actor, *, everybody: bool, endpoints: bool) -> Mapping[str, Any]:

@@ -50,7 +50,7 @@ async def tell_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now:
     if owner == by:
         return
     whose = "Your session" if owner.kind is ActorKind.SLACK else "Session"
-    body = {"text": f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}", "people": [by.ref]}
+    body = {"text": f"{whose} {short_id(session.id)} is being ended by {by.ref}: {sentence}"}
     kind, subject = NotificationKind.REPLY, ended_by_subject(session)
     for place in (owner.id,) if owner.kind is ActorKind.SLACK else elsewhere:
         await announce(tx, at=now, kind=kind, subject=subject, destination=place, body=body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from bot.rules.ranking import RankedOption
+from bot.rules.text import in_markdown
 from bot.rules.throughput import say
 from bot.rules.wording import hours, rate, usd
 from bot.services.planning import Planned
@@ -45,16 +46,16 @@ def body(planned: Planned) -> str:
 
 def _lines(planned: Planned) -> Iterator[str]:
     options = planned.ranked.options
-    yield f"# GPU plan: {_cell(title(planned))}"
+    yield f"# GPU plan: {in_markdown(title(planned))}"
     yield ""
     if planned.best is None:
         yield "No offer fits now."
         yield from _section("What would open the market", (one.sentence for one in planned.relaxations))
     else:
-        yield f"Recommended: **{_cell(planned.best.offer.id)}**. {planned.best.why}"
+        yield f"Recommended: **{in_markdown(planned.best.offer.id)}**. {in_markdown(planned.best.why)}"
         yield from ("", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}")
         for option in options:
-            yield f"| {' | '.join(_cell(cell) for cell in cells(option))} |"
+            yield f"| {' | '.join(in_markdown(cell) for cell in cells(option))} |"
         yield from ("", "![Cost against hours](gpu_plan.png)")
         yield from _section("Why each stands where it stands", (f"#{one.rank}: {one.why}" for one in options))
         fits = dict.fromkeys(one.estimate.fit for one in options if one.estimate.fit)
@@ -67,7 +68,7 @@ def _lines(planned: Planned) -> Iterator[str]:
             "|---|---|---|---|",
         )
         for part in planned.best.estimate.components:
-            yield f"| {part.name} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
+            yield f"| {in_markdown(part.name)} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
     best = planned.best.estimate.assumptions if planned.best is not None else ()
     yield from _section("What is assumed", (*planned.assumed, *best))
     yield from _section("What could not be known", planned.unknown)
@@ -76,11 +77,6 @@ def _lines(planned: Planned) -> Iterator[str]:
 
 
 def _section(heading: str, sentences: Iterable[str]) -> Iterator[str]:
-    told = [f"- {_cell(sentence)}" for sentence in sentences]
+    told = [f"- {in_markdown(sentence)}" for sentence in sentences]
     if told:
         yield from ("", f"## {heading}", "", *told)
-
-
-def _cell(text: str) -> str:
-    """Foreign text on one line that cannot break a table."""
-    return " ".join(text.split()).replace("|", "/")

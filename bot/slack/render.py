@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -17,7 +17,8 @@ from bot.services.metering import cost_now
 from bot.services.reminding import ONWARDS
 from bot.slack.blocks import digest, held, interrupted, operators, owner, unattended
 from bot.slack.blocks import ending as ending_message
-from bot.slack.blocks.parts import TEXT_MAX, Message, person, safe, section
+from bot.slack.blocks.parts import TEXT_MAX, Message, safe, section
+from bot.slack.blocks.reply import mentioned
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
@@ -252,22 +253,12 @@ async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notificati
 async def _reply(_ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     message = Message(str(row.body.get("text") or "…"), tuple(row.body.get("blocks") or ()))
     if "blocks" not in row.body:
-        message = Message(_plain_words(message.text, row.body.get("people") or ()))
+        # What a service says, perhaps with a cloud's or a person's words in it: none of that is markup of Slack's.
+        message = Message(mentioned(safe(message.text, TEXT_MAX)))
     channel, slash, user = row.destination.partition("/")
     if not slash:
         return Shown(message, channel)
     return Shown(message, channel, fallback=user, only_for=user)
-
-
-def _plain_words(text: str, people: Iterable[str]) -> str:
-    """What a service says in words of its own, and perhaps a cloud's or a person's: none of it is markup of Slack's.
-
-    `people` are references in it, which become mentions.
-    """
-    shown = safe(text, TEXT_MAX)
-    for ref in people:
-        shown = shown.replace(safe(ref), person(ref))
-    return shown
 
 
 RENDERERS: Final[Mapping[NotificationKind, Renderer]] = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.text import Token, UnclosedQuote, caret, clean, tokens
+from bot.rules.text import Token, UnclosedQuote, caret, clean, in_markdown, tokens
 
 ALPHABET = st.characters() | st.sampled_from(list("\"'“”‘’ =<>&;`\t\n\x00\u202e\u2066\u200b\ud800"))
 
@@ -26,6 +26,19 @@ ALPHABET = st.characters() | st.sampled_from(list("\"'“”‘’ =<>&;`\t\n\x0
 )
 def test_clean(typed: str, made: str) -> None:
     assert clean(typed) == made
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("4× RTX_4090 ≥ 24 GB, $0.44/h", "4× RTX_4090 ≥ 24 GB, $0.44/h"),
+        ("a | b\n# c", "a \\| b # c"),
+        ("![x](https://evil.example)", "!\\[x\\](https://evil.example)"),
+        ("\\| `rm` <img src=x>\x1b[31m\u202e", "\\\\\\| \\`rm\\` &lt;img src=x&gt;\\[31m"),
+    ],
+)
+def test_foreign_text_begins_nothing_in_markdown(said: str, shown: str) -> None:
+    assert in_markdown(said) == shown
 
 
 @given(typed=st.text(ALPHABET))

@@ -28,7 +28,7 @@ def interrupted(
             text = f":white_check_mark: {lead} works again, as reported by the cloud."
         else:
             until = f" It is ended {when(given_up)} unless it is back by then." if given_up else ""
-            text = f":warning: {lead} does not work now. {found.sentence}{until}"
+            text = f":warning: {lead} does not work now. {safe(found.sentence, SENTENCE_MAX)}{until}"
     else:
         how = "is being ended" if row.state is InstanceState.TERMINATING else "is gone"
         text = f":warning: {lead} {how}. {safe(row.outcome, SENTENCE_MAX)} {_next(request, session, row, newest)}"
