@@ -68,7 +68,7 @@ def _lines(planned: Planned) -> Iterator[str]:
             "|---|---|---|---|",
         )
         for part in planned.best.estimate.components:
-            yield f"| {in_markdown(part.name)} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
+            yield f"| {part.name} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
     best = planned.best.estimate.assumptions if planned.best is not None else ()
     yield from _section("What is assumed", (*planned.assumed, *best))
     yield from _section("What could not be known", planned.unknown)

@@ -1,4 +1,4 @@
-"""What clouds and people write reaches Slack, terminals and files as words: no mention, link, table or line is theirs."""
+"""What clouds and people write reaches Slack, terminals and files as words: no mention, link or line is theirs."""
 
 from __future__ import annotations
 
