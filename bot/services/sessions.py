@@ -165,7 +165,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            _, session = await resolve(tx, command.session)
+            request, session = await resolve(tx, command.session)
             if session is None:
                 return NO_SESSION
             data = {"session_id": session.id}
@@ -181,7 +181,10 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
                 return Reply(True, "released", said, data)
-            await amend(tx, Session, session.id, preserve=False)  # Whoever ends it now wants nothing kept.
+            own = session.owner in await access.mine(tx, ctx.policy, facts.actor)
+            if own:
+                await amend(tx, Session, session.id, preserve=False)  # Whose data it is wants nothing kept now.
+            unsaved = not own and bool(session.preserve or request.job.get("checkpoint"))
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await tell_ended_by(tx, session, facts.actor, sentence, now, *warning.others(ctx, session))
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
@@ -199,6 +202,8 @@ def _ordered(ctx: Context, session_id: str, clouds: Collection[str]) -> Reply:
     confirmed = "it is confirmed when the cloud no longer lists it"
     if any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds):
         confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
+    if unsaved:
+        confirmed = f"what it saves is looked for first, and a second order ends it without; {confirmed}"
     lost = "".join(f" {profile.load(cloud).over}" for cloud in clouds).rstrip()
     said = f"The end of session {short_id(session_id)} is ordered; {confirmed}.{lost}"
     return Reply(True, "terminating", said, {"session_id": session_id})

@@ -26,7 +26,8 @@ async def test_an_end_by_somebody_else_waits_for_the_gate_and_its_owner_is_told_
     async with served(Shelf()) as stores:
         looks_at(w, stores)
         request_id = await w.running(candidates=("vast",), checkpoint="s3://bucket/run")
-        assert (await w.end(request_id, BOB, "needed elsewhere")).code == "terminating"
+        ordered = await w.end(request_id, BOB, "needed elsewhere")
+        assert (ordered.code, "a second order ends it without" in ordered.sentence) == ("terminating", True)
         await ending.terminate_due(w.ctx)
         row = (await w.books()).instances[0]
         assert (row.gate, len(w.alive())) == (holding.SAVING, 1)
