@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import insert_for
@@ -33,12 +33,27 @@ async def count_webhooks(tx: AsyncSession, actor: str) -> int:
     return await tx.scalar(select(func.count()).select_from(Webhook).where(Webhook.actor == actor)) or 0
 
 
-async def listening(tx: AsyncSession, now: datetime) -> list[Webhook]:
-    """The webhooks that are switched on; a program without a working key hears nothing."""
+async def listening(tx: AsyncSession, now: datetime, actor: str | None = None) -> list[Webhook]:
+    """The webhooks that are switched on, of everybody or of one holder.
+
+    Without a working key nobody hears anything, but for an operator who never had one: on the server nobody needs one.
+    """
     working = select(ApiKey.actor).where(ApiKey.revoked_at.is_(None), ApiKey.expires_at > now)
-    program = Webhook.actor.like(f"{ActorKind.CONSUMER}:%")
-    query = select(Webhook).where(Webhook.off_at.is_(None), or_(~program, Webhook.actor.in_(working)))
+    keyless = and_(Webhook.actor.like(f"{ActorKind.OPERATOR}:%"), Webhook.actor.not_in(select(ApiKey.actor)))
+    query = select(Webhook).where(Webhook.off_at.is_(None), or_(keyless, Webhook.actor.in_(working)))
+    if actor is not None:
+        query = query.where(Webhook.actor == actor)
     return list(await tx.scalars(query.order_by(Webhook.id)))
+
+
+async def scopes_held(tx: AsyncSession, actors: Collection[str], now: datetime) -> dict[str, set[str] | None]:
+    """What the working keys of each of these holders may do, all together; None for one who never had a key."""
+    keys = select(ApiKey.actor, ApiKey.scopes, ApiKey.revoked_at, ApiKey.expires_at)
+    found: dict[str, set[str] | None] = dict.fromkeys(actors)
+    for key in await tx.execute(keys.where(ApiKey.actor.in_(sorted(actors)))):
+        works = key.revoked_at is None and key.expires_at > now
+        found[key.actor] = (found[key.actor] or set()) | set(key.scopes if works else ())
+    return found
 
 
 async def untold(

@@ -32,10 +32,18 @@ async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
 
 
 def sees_all(policy: Policy, who: Principal) -> bool:
-    """Approvers see what they decide about; an administrator's key sees everything."""
+    """Approvers see what they decide about, with what may decide; an administrator's key sees everything.
+
+    An approver's key, or agent, that may not decide is nobody's approver.
+    """
     if who.actor.kind is ActorKind.CONSUMER:
         return False
-    return Scope.ADMIN in who.scopes or is_approver(policy, DeciderFacts(who.actor))
+    return Scope.ADMIN in who.scopes or (decides(who) and is_approver(policy, DeciderFacts(who.actor)))
+
+
+def decides(who: Principal) -> bool:
+    """Whether a principal may use the rights of a person who decides."""
+    return Scope.APPROVALS_WRITE in who.scopes
 
 
 async def visible(tx: Tx, policy: Policy, who: Principal, now: datetime | None = None) -> Whose | None:
@@ -45,7 +53,7 @@ async def visible(tx: Tx, policy: Policy, who: Principal, now: datetime | None =
     """
     if sees_all(policy, who):
         return None
-    if now is not None and who.actor.kind is not ActorKind.CONSUMER:
+    if now is not None and decides(who) and who.actor.kind is not ActorKind.CONSUMER:
         rows = await standing_in(tx, Whose.of([who.actor, *linked(policy, who.actor)]), now)
         if any(is_approver(policy, DeciderFacts(Actor.from_ref(one.delegator))) for one in rows):
             return None
@@ -69,6 +77,11 @@ async def find(
     if not await may_see(tx, policy, who, request.requester, now):
         raise LookupError(nothing_ends_in(text))
     return request, session
+
+
+async def may_cancel(tx: Tx, policy: Policy, who: Principal, request: Request) -> bool:
+    """Whether a key may withdraw a request as far as its scopes go: to end what is another's is a decision."""
+    return decides(who) or request.requester in await mine(tx, policy, who.actor)
 
 
 async def may_act(tx: Tx, policy: Policy, session: Session, who: DeciderFacts) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -180,8 +180,16 @@ async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime
     if key.last_used_at is None or now - key.last_used_at >= USE_NOTED:
         async with db.write() as tx:
             await touch_key(tx, key.id, now)
-    known = frozenset(Scope(name) for name in key.scopes if name in set(Scope))
-    return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(behind.owner), known)
+    return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(behind.owner), _known(key.scopes))
+
+
+def _known(names: Collection[str]) -> frozenset[Scope]:
+    return frozenset(Scope(name) for name in names if name in set(Scope))
+
+
+def holding(actor: Actor, names: Collection[str] | None) -> Principal:
+    """Somebody with all that their working keys may do, or with everything on the server, where no key is needed."""
+    return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 
 
 async def works(db: Database, who: Principal, now: datetime) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from bot.rules.webhooks import GONE, delivered, heard, kinds_of, pause_s, signature
 from bot.services import access
+from bot.services.consumers import holding
 from bot.services.context import Context
 from bot.services.paging import page_in
 from bot.services.webhooks import delivery_row, egress_of, open_secrets
@@ -22,7 +23,7 @@ from ledger.claims import Claim, claim, release
 from ledger.models import Event, Instance, Request, Session, Stray, Webhook, WebhookDelivery
 from ledger.states import NotificationState
 from ledger.values import Actor, first_id, new_id
-from ledger.webhooks import add_deliveries, forget, listening, seen, untold
+from ledger.webhooks import add_deliveries, forget, listening, scopes_held, seen, untold
 from ledger.writes import Tx
 from providers.egress import Answer, Refused, Unreachable, post
 from providers.http import USER_AGENT
@@ -33,6 +34,8 @@ SCANNED, BATCH = 500, 16
 #: Longer than the longest call.
 LEASE_S = 60.0
 KEPT = timedelta(days=30)
+#: How long a message waits for its holder to have a working key again, and how often that is asked.
+WAITS_FOR_A_KEY, ASK_AGAIN = timedelta(hours=75), timedelta(hours=1)
 FORGET_EVERY_S = 3600.0
 ATTEMPTS_SHOWN = 20
 #: A message stays below 20 kB whatever somebody wrote as a reason.
@@ -48,8 +51,13 @@ async def fan_out(ctx: Context) -> int:
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         hooks = await listening(tx, now)
-        owners = {hook.actor: await access.mine(tx, ctx.policy, Actor.from_ref(hook.actor)) for hook in hooks}
-    return sum([await _fan_out(ctx, hook, None if hook.everything else owners[hook.actor], now) for hook in hooks])
+        actors = {hook.actor: Actor.from_ref(hook.actor) for hook in hooks}
+        owners = {ref: await access.mine(tx, ctx.policy, actor) for ref, actor in actors.items()}
+        held = await scopes_held(tx, actors, now)
+    # Whoever heard of everything when it was made hears so only as long as they may see everything.
+    all_of_it = {ref for ref, actor in actors.items() if access.sees_all(ctx.policy, holding(actor, held[ref]))}
+    whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
+    return sum([await _fan_out(ctx, hook, names, now) for hook, names in zip(hooks, whose, strict=True)])
 
 
 async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> int:
@@ -92,10 +100,17 @@ async def _deliver(ctx: Context, held: Claim, send: Send) -> None:
     async with ctx.db.read() as tx:
         row = await tx.get_one(WebhookDelivery, held.row_id)
         hook = await tx.get_one(Webhook, row.webhook_id)
+        listens = hook.id in {one.id for one in await listening(tx, ctx.clock.now(), hook.actor)}
         body = await _rendered(tx, row)
     now, began = ctx.clock.now(), ctx.clock.monotonic()
     if hook.off_at is not None:
         await _note(ctx, held, row, "it is switched off", state=NotificationState.DEAD)
+        return
+    if not listens:
+        # Somebody's key may be turned over late; what waits for one for as long as a message is tried is given up.
+        over = now - row.created_at > WAITS_FOR_A_KEY
+        dead = {"state": NotificationState.DEAD} if over else {"due_at": now + ASK_AGAIN}
+        await _note(ctx, held, row, "its holder has no key that works", **dead)
         return
     try:
         answer = await send(hook.url, body, _headers(ctx, hook, row, body, now), egress_of(ctx.policy))

@@ -7,20 +7,25 @@ import json
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
-from bot.api.app import build_api
+from bot.api.app import build_api, routes
 from bot.api.desk import ApiSettings, Desk
+from bot.cli.agents import Tools
+from bot.cli.door import Door
+from bot.cli.here import _AsOperator
+from bot.rules.scopes import PLAIN, Scope
 from bot.services import consumers
-from bot.services.consumers import NewKey
+from bot.services.consumers import NewKey, Principal
 from ledger.db import Database
 from ledger.states import RequestState
 from ledger.values import Actor, ActorKind
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
-from tests.support.world import BOB, World, checked_world
+from tests.support.world import ALICE, BOB, World, checked_world
 
 PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
 ADA = Actor(ActorKind.OPERATOR, "ada")
@@ -42,6 +47,34 @@ async def offers_come(w: World, number: int) -> None:
         await w.ctx.hints.requests.wait()
         w.ctx.hints.requests.clear()
     await w.settle()
+
+
+async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(approvers=(BOB.id, ADA.ref))
+        others = str((await w.ask(ALICE)).data["request_id"])
+        own = str((await w.ask(ADA)).data["request_id"])
+        await w.settle()
+        app = routes({})
+        app.state.desk = Desk(w.ctx, ApiSettings("C0GPU"))
+        for scopes, seen in ((PLAIN, [own]), (tuple(Scope), [own, others])):
+            here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(scopes))))
+            async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+                tools = Tools(Door(http))
+                assert [one["id"] for one in json.loads(await tools.requests())] == seen
+                if scopes is PLAIN:
+                    for hidden in (await tools.cancel(others), await tools.request(others)):
+                        assert hidden.startswith("Refused (unknown_id)"), hidden
+                    assert json.loads(await tools.sessions()) == []
+                    assert not (await tools.cancel(own, "not needed")).startswith("Refused")
+        admin = frozenset(Scope) - {Scope.APPROVALS_WRITE}
+        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, admin)))
+        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+            assert (await Tools(Door(http)).cancel(others)).startswith("Refused (scope_missing)")
+        assert (await w.view(others)).request.state is RequestState.PENDING
+        assert (await w.view(own)).request.state is RequestState.CANCELLED
 
 
 @pytest.mark.slow

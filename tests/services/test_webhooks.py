@@ -15,7 +15,7 @@ from sqlalchemy import select, text
 
 from bot.rules.scopes import PLAIN, Scope
 from bot.rules.webhooks import signature
-from bot.services import consumers, telling, webhooks
+from bot.services import access, consumers, telling, webhooks
 from bot.services.commands import Reply
 from bot.services.consumers import NewKey, Principal
 from bot.services.webhooks import NewWebhook
@@ -25,7 +25,7 @@ from ledger.states import NotificationState
 from ledger.values import Actor, ActorKind
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
-from tests.support.world import ALICE, World, checked_world
+from tests.support.world import ALICE, BOB, CAROL, World, checked_world
 
 ATLAS = Actor(ActorKind.CONSUMER, "atlas")
 HERMES = Actor(ActorKind.CONSUMER, "hermes")
@@ -153,6 +153,40 @@ async def test_a_consumer_hears_of_its_own_things(w: World) -> None:
         assert (await webhooks.delete(w.ctx, principal(HERMES), hook_id)).code == "unknown_webhook"
         assert (await webhooks.delete(w.ctx, principal(ATLAS), hook_id)).ok
         assert await log_of(w, hook_id) == []
+
+
+async def test_an_approver_who_leaves_hears_of_nobody_else_and_without_a_key_of_nothing(w: World) -> None:
+    w.tune(approvers=(BOB.id, "operator:ada"), max_open_requests_per_user=9)
+    async with told(w) as consumer:
+        key = await consumers.create(
+            w.ctx.db, w.ctx.labels, NewKey("operator:ada", scopes=(*PLAIN, "approvals:write")), ADA, w.clock.now()
+        )
+        ada = await consumers.authenticate(w.ctx.db, w.ctx.labels, str(key.data["token"]), w.clock.now())
+        assert ada is not None
+        await hook(w, consumer, ada, "approval")
+        plain = Principal("k", ADA, ADA, frozenset(PLAIN))
+        assert not access.sees_all(w.ctx.policy, plain)
+        await w.ask(candidates=("vast",))
+        await pump(w)
+        assert consumer.types() == ["request.made"]
+        w.tune(approvers=(BOB.id, CAROL.id))
+        w.clock.advance(3600)
+        await w.ask(candidates=("vast",))
+        await w.ask(ADA, candidates=("vast",))
+        await pump(w)
+        assert [one["data"]["request"]["requester"] for one in consumer.taken[1:]] == [ADA.ref]
+        # What waits for its holder's next key is kept as long as a message is tried, and then given up.
+        await w.ask(ADA, candidates=("vast",))
+        await telling.fan_out(w.ctx)
+        await consumers.revoke(w.ctx.db, str(key.data["key_id"]), ADA, w.clock.now())
+        await w.ask(ADA, candidates=("vast",))
+        await pump(w)
+        w.clock.advance(76 * 3600)
+        await pump(w)
+        assert len(consumer.taken) == 2
+        async with w.ctx.db.read() as tx:
+            (kept,) = await tx.scalars(select(WebhookDelivery).where(WebhookDelivery.state != "sent"))
+        assert (kept.state, kept.tries) == (NotificationState.DEAD, 0)
 
 
 async def test_a_consumer_that_is_down_for_a_day_loses_nothing(w: World) -> None:

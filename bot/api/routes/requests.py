@@ -161,7 +161,11 @@ async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
 async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Done:
-    """Withdraw a request that is not decided."""
+    """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
     row, _ = await found(desk, who, request)
+    async with desk.ctx.db.read() as tx:
+        if not await access.may_cancel(tx, desk.ctx.policy, who, row):
+            sentence = f"This key lacks the scope {Scope.APPROVALS_WRITE}, and the request is not yours."
+            raise Refused(Reply(False, "scope_missing", sentence))
     reply = await approvals.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")
