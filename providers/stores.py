@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,8 +17,6 @@ from providers.egress import Egress, Refused, Unreachable, head
 
 TIMEOUT_S = 20.0
 CONNECT_S = 5.0
-#: Files looked at in one place; what lies beyond is older in every layout that counts up.
-MOST = 10_000
 
 
 class StoreUnreachable(Exception):
@@ -40,6 +39,8 @@ class Stores:
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     hub_url: str | None = None
     s3_url: str | None = None
+    #: A place is looked at for so long: keys come in ascending order, so what was not read is often the newest.
+    timeout_s: float = TIMEOUT_S
     #: Where a URL may lead; whoever asks for GPUs chooses it.
     egress: Egress = field(default_factory=Egress)
 
@@ -47,18 +48,23 @@ class Stores:
         """The newest file at a place, of scheme s3, hf or https; None where there is none, else `StoreUnreachable`."""
         if scheme == "https":
             return await self._file(root)
+        over = Event()
         try:
-            async with asyncio.timeout(TIMEOUT_S):
+            async with asyncio.timeout(self.timeout_s):
                 look = self._s3 if scheme == "s3" else self._hub
-                return await asyncio.to_thread(look, root, path)
+                return await asyncio.to_thread(look, root, path, over)
+        except TimeoutError:
+            raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
         except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
             # What the clients raise may hold a signed address or a header, so only its kind is said.
             raise StoreUnreachable(f"{scheme}://{root} could not be asked ({type(error).__name__})") from None
+        finally:
+            over.set()  # A thread cannot be ended from outside, so it asks between two pages.
 
     async def _file(self, url: str) -> Found | None:
         """One file by its URL, as its server describes it without sending it."""
         try:
-            answer = await head(url, self.egress, timeout_s=TIMEOUT_S)
+            answer = await head(url, self.egress, timeout_s=self.timeout_s)
         except Refused:
             raise StoreUnreachable("its URL does not lead to a public address, so it is not called") from None
         except Unreachable as error:
@@ -72,7 +78,7 @@ class Stores:
             raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
         return Found(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
-    def _s3(self, bucket: str, prefix: str) -> Found | None:
+    def _s3(self, bucket: str, prefix: str, over: Event) -> Found | None:
         import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
         from botocore.config import Config  # noqa: PLC0415
 
@@ -87,15 +93,14 @@ class Stores:
             ),
         )
         newest: Found | None = None
-        pages = client.get_paginator("list_objects_v2").paginate(
-            Bucket=bucket, Prefix=prefix, PaginationConfig={"MaxItems": MOST}
-        )
-        for page in pages:
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            if over.is_set():
+                return None  # Nobody waits for this answer any more.
             for one in page.get("Contents", ()):
                 newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
         return newest
 
-    def _hub(self, repository: str, path: str) -> Found | None:
+    def _hub(self, repository: str, path: str, over: Event) -> Found | None:
         from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
@@ -105,6 +110,8 @@ class Stores:
         newest: Found | None = None
         try:
             for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
+                if over.is_set():
+                    return None
                 commit = getattr(one, "last_commit", None)
                 if commit is not None and hasattr(one, "size"):
                     newest = _newer(newest, Found(one.path, int(one.size), commit.date))

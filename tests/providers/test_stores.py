@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -31,6 +32,20 @@ async def test_each_store_says_which_file_is_the_newest() -> None:
             assert await stores.newest(scheme, root, "nothing/here") is None
         assert any("AKIAX" in one for one in shelf.asked)
         assert "Bearer hf_x" in shelf.asked
+
+
+async def test_the_newest_of_more_files_than_any_page_holds_is_found_and_a_look_that_is_cut_off_says_so() -> None:
+    shelf = Shelf(page=3)
+    for number in range(8):
+        shelf.put(f"run/step-{number:06d}.pt", 5, NOW + timedelta(minutes=number))
+    async with served(shelf) as stores:
+        found = await stores.newest("s3", "bucket", "run")
+        assert found is not None
+        assert found.path == "run/step-000007.pt"
+        assert len(shelf.asked) == 3
+        for scheme, root in (("s3", "bucket"), ("hf", "org/model")):
+            with pytest.raises(StoreUnreachable, match=f"{scheme}://{root} was not read to its end in 0 s"):
+                await replace(stores, timeout_s=0).newest(scheme, root, "run")
 
 
 async def test_what_cannot_be_asked_says_so_without_any_secret() -> None:

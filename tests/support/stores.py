@@ -23,6 +23,8 @@ class Shelf:
 
     files: dict[str, tuple[int, datetime]] = field(default_factory=dict)
     down: bool = False
+    #: Keys of one page of S3's listing, which come in ascending order as at S3.
+    page: int = 1_000
     asked: list[str] = field(default_factory=list)
 
     def put(self, path: str, size: int, at: datetime) -> None:
@@ -35,13 +37,18 @@ class Shelf:
         if self.down:
             return Response(status_code=403)
         prefix = request.query_params.get("prefix", "")
+        after = request.query_params.get("continuation-token", "")
+        keys = sorted(path for path in self.files if path.startswith(prefix) and path > after)
+        more = (
+            f"<NextContinuationToken>{escape(keys[self.page - 1])}</NextContinuationToken>" if keys[self.page :] else ""
+        )
         rows = "".join(
             f"<Contents><Key>{escape(path)}</Key><LastModified>{at:%Y-%m-%dT%H:%M:%S.000Z}</LastModified>"
             f"<Size>{size}</Size></Contents>"
-            for path, (size, at) in self.files.items()
-            if path.startswith(prefix)
+            for path, (size, at) in ((key, self.files[key]) for key in keys[: self.page])
         )
-        body = f"<ListBucketResult><Name>b</Name><IsTruncated>false</IsTruncated>{rows}</ListBucketResult>"
+        cut = f"<IsTruncated>{'true' if more else 'false'}</IsTruncated>{more}"
+        body = f"<ListBucketResult><Name>b</Name>{cut}{rows}</ListBucketResult>"
         return Response(body, media_type="application/xml")
 
     async def model(self, request: Request) -> Response:
