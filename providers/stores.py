@@ -97,7 +97,9 @@ class Stores:
             if over.is_set():
                 return None  # Nobody waits for this answer any more.
             for one in page.get("Contents", ()):
-                newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
+                # `run` is a prefix of `run2/` too, where somebody else's newer file would speak for this place.
+                if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
+                    newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
         return newest
 
     def _hub(self, repository: str, path: str, over: Event) -> Found | None:

@@ -12,7 +12,7 @@ _QUOTES = str.maketrans(
 _ESCAPED = re.compile("&(?:lt|gt|amp);")
 _SPACES = re.compile(" +")
 _PLAIN_WORD = re.compile(r"[^ \"']+(?= |\Z)")
-_MARKDOWN = re.compile(r"[\\|`\[\]]")
+_MARKDOWN = re.compile(r"[\\|`\[\]]|<(?=[A-Za-z/!?])")
 _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
@@ -52,8 +52,7 @@ def in_markdown(text: str) -> str:
     """Foreign text inside Markdown, on one line: no link, image, code, HTML or cell of a table begins in it."""
     shown = "".join(" " if char.isspace() else char for char in text)
     kept = "".join(char for char in shown if not unicodedata.category(char).startswith("C"))
-    marked = _MARKDOWN.sub(lambda found: f"\\{found[0]}", _SPACES.sub(" ", kept).strip())
-    return marked.replace("<", "&lt;").replace(">", "&gt;")
+    return _MARKDOWN.sub(lambda found: f"\\{found[0]}", _SPACES.sub(" ", kept).strip())
 
 
 def tokens(line: str) -> list[Token]:

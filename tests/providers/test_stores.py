@@ -24,6 +24,7 @@ async def test_each_store_says_which_file_is_the_newest() -> None:
     shelf.put("run/step-10.pt", 100, NOW - timedelta(hours=2))
     shelf.put("run/step-20.pt", 200, NOW)
     shelf.put("other/step-30.pt", 300, NOW + timedelta(hours=1))
+    shelf.put("run2/step-40.pt", 400, NOW + timedelta(hours=1))
     async with served(shelf) as stores:
         for scheme, root in (("s3", "bucket"), ("hf", "org/model")):
             found = await stores.newest(scheme, root, "run")

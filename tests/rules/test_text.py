@@ -31,10 +31,10 @@ def test_clean(typed: str, made: str) -> None:
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
-        ("4× RTX_4090 ≥ 24 GB, $0.44/h", "4× RTX_4090 ≥ 24 GB, $0.44/h"),
+        ("4× RTX_4090 ≥ 24 GB, <$0.44/h", "4× RTX_4090 ≥ 24 GB, <$0.44/h"),
         ("a | b\n# c", "a \\| b # c"),
         ("![x](https://evil.example)", "!\\[x\\](https://evil.example)"),
-        ("\\| `rm` <img src=x>\x1b[31m\u202e", "\\\\\\| \\`rm\\` &lt;img src=x&gt;\\[31m"),
+        ("\\| `rm` <img src=x>\x1b[31m\u202e", "\\\\\\| \\`rm\\` \\<img src=x>\\[31m"),
     ],
 )
 def test_foreign_text_begins_nothing_in_markdown(said: str, shown: str) -> None:

@@ -61,7 +61,9 @@ class Shelf:
         """The tree of a repository."""
         self.asked.append(request.headers.get("authorization", ""))
         below = request.path_params.get("path", "")
-        found = [(path, *facts) for path, facts in self.files.items() if path.startswith(below)]
+        found = [
+            (path, *facts) for path, facts in self.files.items() if f"{path}/".startswith(f"{below}/" if below else "")
+        ]
         if not found:
             return JSONResponse({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound"})
         return JSONResponse(
