@@ -5,14 +5,11 @@ from __future__ import annotations
 import gc
 import random
 import statistics
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import delete, insert, text
@@ -32,8 +29,8 @@ from ledger.spans import ORDER, begin
 from ledger.spending import EVERYBODY
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.values import new_id
+from tests.bench.databases import Line, on_both
 from tests.support.clock import SteppedClock
-from tests.support.databases import copy_sqlite, migrated_sqlite, postgres_template
 
 SIZES = (10_000, 100_000, 1_000_000)
 AIM_MS = 200.0
@@ -219,16 +216,6 @@ async def measure(name: str, db: Database) -> AsyncIterator[tuple[str, str, str]
         yield f"{name}: digest over {size:,} entries", f"{told:.0f} ms", aim.removesuffix("; ")
 
 
-async def report() -> AsyncIterator[tuple[str, str, str]]:
+def report() -> AsyncIterator[Line]:
     """Both databases, one after the other."""
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sqlite = Database(copy_sqlite(migrated_sqlite(folder), folder))
-        stack.push_async_callback(sqlite.close)
-        async for line in measure("SQLite", sqlite):
-            yield line
-        template = stack.enter_context(postgres_template())
-        postgres = Database(await stack.enter_async_context(template.clone()))
-        stack.push_async_callback(postgres.close)
-        async for line in measure("PostgreSQL", postgres):
-            yield line
+    return on_both(measure)

@@ -9,14 +9,11 @@ import asyncio
 import gc
 import random
 import secrets
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, cast
 
 from sqlalchemy import insert, text
@@ -34,9 +31,9 @@ from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quot
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.values import bare_id, new_id
 from providers.base import Capabilities, InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
+from tests.bench.databases import Line, on_both
 from tests.bench.market import CLOUDS
 from tests.support.clock import SteppedClock
-from tests.support.databases import copy_sqlite, migrated_sqlite, postgres_template
 
 SIZES = (1_000, 10_000, 100_000)
 AIMED = 10_000
@@ -255,16 +252,6 @@ async def measure(name: str, db: Database) -> AsyncIterator[tuple[str, str, str]
     yield f"{name}: listings per sweep", str(calls[-1]), "one per account and sweep: " + ", ".join(map(str, calls))
 
 
-async def report() -> AsyncIterator[tuple[str, str, str]]:
+def report() -> AsyncIterator[Line]:
     """Both databases, one after the other."""
-    async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        sqlite = Database(copy_sqlite(migrated_sqlite(folder), folder))
-        stack.push_async_callback(sqlite.close)
-        async for line in measure("SQLite", sqlite):
-            yield line
-        template = stack.enter_context(postgres_template())
-        postgres = Database(await stack.enter_async_context(template.clone()))
-        stack.push_async_callback(postgres.close)
-        async for line in measure("PostgreSQL", postgres):
-            yield line
+    return on_both(measure)
