@@ -188,7 +188,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await tell_ended_by(tx, session, facts.actor, sentence, now, *warning.others(ctx, session))
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
-            reply = await recovery.told(tx, _ordered(ctx, session.id, clouds))
+            reply = await recovery.told(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     except StaleMove as stale:
@@ -198,7 +198,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
     return reply
 
 
-def _ordered(ctx: Context, session_id: str, clouds: Collection[str]) -> Reply:
+def _ordered(ctx: Context, session_id: str, clouds: Collection[str], *, unsaved: bool) -> Reply:
     confirmed = "it is confirmed when the cloud no longer lists it"
     if any(not ctx.providers[cloud].capabilities.terminate for cloud in clouds):
         confirmed = "nothing can end it from outside, so it goes on until it ends by itself or by its timeout"
