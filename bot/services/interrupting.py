@@ -18,6 +18,10 @@ from ledger.writes import Tx
 
 #: How the subject of the message ends that says who ended a session.
 ENDED_BY = "/ended-by"
+#: Messages before an end that stay one message, which is edited.
+_EDITED = frozenset(
+    {NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED, NotificationKind.SESSION_HELD}
+)
 
 
 def subject_of(row: Instance, stray_id: str = "") -> str:
@@ -64,11 +68,13 @@ def ended_by_subject(session: Session) -> str:
 async def instead(tx: Tx, notification: Notification, contacts: Sequence[str], now: datetime) -> None:
     """Nobody reads this where it was to be read: what is about an end goes to the fallback contacts."""
     kind, subject = notification.kind, notification.subject
-    about_an_end = kind is NotificationKind.SESSION_INTERRUPTED
+    about_an_end = kind is NotificationKind.SESSION_INTERRUPTED or kind in _EDITED
     if kind is NotificationKind.REPLY:
         about_an_end = subject.startswith("drift/") or "/gate-" in subject or subject.endswith(ENDED_BY)
     # Who was turned to already is nobody's fallback.
     if not about_an_end or notification.destination in contacts or notification.destination.startswith("C"):
         return
     for contact in contacts:
+        if kind in _EDITED and await notification_of(tx, kind, subject, contact) is not None:
+            continue  # It has been told, and whoever brings that up to date edits what it reads.
         await announce(tx, at=now, kind=kind, subject=subject, destination=contact, body=notification.body)

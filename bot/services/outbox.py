@@ -41,6 +41,11 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
     except DeliveryFailed as error:
         await _failed(ctx, held, notification, error)
         return
+    except Exception:
+        # One message that nobody foresaw must not keep the others from being shown, nor be tried without a pause.
+        log.exception("the delivery of %s failed", notification.id)
+        await _failed(ctx, held, notification, DeliveryFailed(SENDER_DIED))
+        return
     async with ctx.db.write() as tx:
         await notification_sent(
             tx, held, version=notification.version, channel=shown.channel, ts=shown.ts, at=ctx.clock.now()

@@ -17,7 +17,7 @@ from bot.rules.webhooks import GONE, delivered, heard, kinds_of, pause_s, signat
 from bot.services import access
 from bot.services.consumers import holding
 from bot.services.context import Context
-from bot.services.paging import page_in
+from bot.services.paging import alone, page_in
 from bot.services.webhooks import delivery_row, egress_of, open_secrets
 from ledger.claims import Claim, claim, release
 from ledger.models import Event, Instance, Request, Session, Stray, Webhook, WebhookDelivery
@@ -57,7 +57,8 @@ async def fan_out(ctx: Context) -> int:
     # Whoever heard of everything when it was made hears so only as long as they may see everything.
     all_of_it = {ref for ref, actor in actors.items() if access.sees_all(ctx.policy, holding(actor, held[ref]))}
     whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
-    return sum([await _fan_out(ctx, hook, names, now) for hook, names in zip(hooks, whose, strict=True)])
+    looks = [(hook, _fan_out(ctx, hook, names, now)) for hook, names in zip(hooks, whose, strict=True)]
+    return sum([await alone(ctx, hook.id, "the look at the journal", look, 0) for hook, look in looks])
 
 
 async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> int:
@@ -96,6 +97,19 @@ async def deliver_due(ctx: Context, send: Send = post) -> int:
 
 
 async def _deliver(ctx: Context, held: Claim, send: Send) -> None:
+    """One message. What fails in a way that nobody foresaw is one failed attempt of it, and stops no other."""
+    try:
+        await _attempt(ctx, held, send)
+    except Exception:
+        log.exception("the delivery of %s failed", held.row_id)
+        async with ctx.db.read() as tx:
+            row = await tx.get(WebhookDelivery, held.row_id)
+            hook = await tx.get(Webhook, row.webhook_id) if row is not None else None
+        if row is not None and hook is not None:
+            await _failed(ctx, held, row, hook, "it could not be made here; the log says why", 0)
+
+
+async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
     await ctx.pressure.ease()
     async with ctx.db.read() as tx:
         row = await tx.get_one(WebhookDelivery, held.row_id)

@@ -14,7 +14,7 @@ from bot.services.ports import Delivered, DeliveryFailed
 from bot.slack.blocks.parts import channel as channel_name
 from bot.slack.blocks.parts import context
 from bot.slack.posted import find_posted, in_doubt, metadata_of
-from bot.slack.render import NotYet, Shown, render
+from bot.slack.render import UNRENDERED, NotYet, Shown, render
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from ledger.models import Notification
@@ -33,8 +33,15 @@ CLOSED: Final = frozenset(
         "cannot_dm_bot",
         "user_not_found",
         "not_in_conversation",
+        "is_inactive",
+        "user_disabled",
+        "restricted_action_read_only_channel",
+        "restricted_action_thread_only_channel",
+        "restricted_action_non_threadable_channel",
     }
 )
+#: The message that was to be replied to is gone, or takes no replies.
+UNTHREADED: Final = frozenset({"thread_not_found", "cannot_reply_to_message"})
 #: Slack does not like the blocks although we do; the text says the same.
 BAD_BLOCKS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"})
 
@@ -68,7 +75,7 @@ class Notifier:
         except Exception as error:
             # One message that cannot be rendered must not keep the others of its batch from being shown.
             log.exception("the notification %s could not be rendered", notification.id)
-            raise DeliveryFailed(f"it could not be rendered: {type(error).__name__}") from error
+            raise DeliveryFailed(f"{UNRENDERED}: {type(error).__name__}") from error
         try:
             return await self._show(notification, shown)
         except WebError as error:
@@ -92,6 +99,9 @@ class Notifier:
                 return await self._post_privately(shown, payload)
             return await self._post(shown.channel, payload, shown.thread_ts)
         except WebError as error:
+            if shown.thread_ts and error.code in UNTHREADED:
+                log.info("what %s replies to is gone (%s), so it stands alone", row.id, error.code)
+                return await self._post(shown.channel, payload)
             if error.code not in CLOSED:
                 raise
             return await self._elsewhere(shown, payload, error)

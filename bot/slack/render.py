@@ -46,6 +46,10 @@ class Shown:
     only_for: str = ""
 
 
+#: What is noted of a message that nobody could render: replies to it wait for it no longer.
+UNRENDERED: Final = "it could not be rendered"
+
+
 class NotYet(Exception):
     """What this message replies to is not shown yet."""
 
@@ -110,7 +114,8 @@ async def _in_thread(
     """A reply under the request's message, wherever that is shown."""
     async with ctx.db.read() as tx:
         parent = await message_of(tx, view.request.id, row.destination)
-    if parent is not None and parent.ts is None and parent.state is NotificationState.PENDING:
+    waits = parent is not None and parent.ts is None and parent.state is NotificationState.PENDING
+    if waits and parent is not None and not parent.error.startswith(UNRENDERED):
         raise NotYet(f"the message of {view.request.id} is not shown yet")
     if parent is None or parent.ts is None or parent.channel is None:
         return Shown(what, channel_of(settings, row.destination), fallback=_asker(view))

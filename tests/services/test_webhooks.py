@@ -223,6 +223,22 @@ async def test_a_consumer_that_is_down_for_a_day_loses_nothing(w: World) -> None
     await w.run(10)
 
 
+async def test_a_webhook_that_nobody_can_sign_for_keeps_no_other_back(sqlite_db: Database, clock: SteppedClock) -> None:
+    async with checked_world(sqlite_db, clock) as w, told(w) as consumer:
+        broken = await hook(w, consumer, ROOT, "approval")
+        whole = await hook(w, consumer, ROOT, "approval")
+        async with w.ctx.db.write() as tx:
+            (await tx.get_one(Webhook, broken)).secret = "made with another label key"
+        await w.ask(candidates=("vast",))
+        await pump(w)
+        assert consumer.types() == ["request.made"]
+        assert [one.state for one in await log_of(w, whole)] == [NotificationState.SENT]
+        (kept,) = await log_of(w, broken)
+        assert (kept.state, kept.tries) == (NotificationState.PENDING, 1)
+        assert kept.due_at is not None
+        assert kept.due_at > w.clock.now()
+
+
 async def test_one_that_stays_away_is_switched_off_and_comes_back(sqlite_db: Database, clock: SteppedClock) -> None:
     async with checked_world(sqlite_db, clock) as w, told(w) as consumer:
         w.use({"vast": w.ctx.providers["vast"]})

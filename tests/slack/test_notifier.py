@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from bot.blockkit import validate_message
 from bot.practice.reader import all_text, buttons
@@ -175,6 +176,26 @@ async def test_a_result_waits_for_its_message(stage: Stage) -> None:
     await stage.w.run(10)
     (message,) = stage.ws.channel_messages()
     assert len(stage.ws.thread(message)) == 1
+
+
+async def test_a_reply_does_not_depend_on_what_it_replies_to(stage: Stage) -> None:
+    message = await stage.ask()
+    (row,) = [one for one in (await stage.w.books()).notifications if one.kind is NotificationKind.REQUEST_MESSAGE]
+    request_id = row.subject
+    stage.fault("chat.postMessage", "error", error="thread_not_found")
+    result = await tell(stage, NotificationKind.REQUEST_RESULT, f"{request_id}/expired", "C0GPU")
+    await stage.door.messenger.deliver(result)
+    assert stage.ws.thread(message) == []
+    assert len(stage.ws.channel_messages()) == 2
+    async with stage.ctx.db.write() as tx:  # Its message cannot be rendered, and is tried for ever.
+        other = await rows.request(tx, channel="C0GPU")
+        waits = {"state": NotificationState.PENDING, "error": "it could not be rendered: KeyError", "tries": 9}
+    await tell(stage, NotificationKind.REQUEST_MESSAGE, other.id, "C0GPU")
+    async with stage.ctx.db.write() as tx:
+        await tx.execute(update(Notification).where(Notification.subject == other.id).values(**waits))
+    result = await tell(stage, NotificationKind.REQUEST_RESULT, f"{other.id}/expired", "C0GPU")
+    await stage.door.messenger.deliver(result)
+    assert len(stage.ws.channel_messages()) == 3
 
 
 async def test_a_result_without_a_message_stands_alone(stage: Stage) -> None:
