@@ -138,7 +138,7 @@ class Workspace:
             raise TypeError("this workspace's clock cannot travel: build it with bot.clock.TravelClock")
         async with self._journey:
             left_s, steps = seconds, 0
-            while steps == 0 or left_s > 0:
+            while steps == 0 or (left_s > 0 and not self.signal.closed):
                 due_in_s = await self.due_in() if self.due_in is not None else None
                 going_s = step_s(left_s, due_in_s, steps)
                 move(going_s)

@@ -154,12 +154,15 @@ class Ticker:
             crew.moved(passed_s)
         try:
             async with asyncio.timeout(limit_s):
-                while (loop := next((one for one in self._loops if one.busy or one.wake.is_set()), None)) is not None:
+                while not self._stopping.is_set() and (loop := self._restless()) is not None:
                     await asyncio.sleep(0)  # One that was only called has not begun yet.
                     await loop.rested.wait()
                 return True
         except TimeoutError:
             return False
+
+    def _restless(self) -> _Loop | None:
+        return next((one for one in self._loops if one.busy or one.wake.is_set()), None)
 
     async def stop(self, grace_s: float = 30.0) -> None:
         """Take no new work, let running claims finish for at most `grace_s`, then cancel what is left."""
