@@ -76,6 +76,15 @@ async def billed_since(tx: AsyncSession, session_id: str) -> datetime | None:
     return await tx.scalar(sent.where(Instance.state.not_in([InstanceState.REJECTED, InstanceState.TOMBSTONE])))
 
 
+async def lives_of(tx: AsyncSession, session_id: str) -> list[tuple[str, datetime, datetime | None]]:
+    """`(approval, sent, over)` of everything that a cloud may have billed for a session; what is not over has None."""
+    over = func.coalesce(Instance.billing_until, Instance.ended_at)
+    query: Any = select(GrantRow.approval_id, Instance.sent_at, over).join(Instance, Instance.grant_id == GrantRow.id)
+    sent = (Instance.session_id == session_id, Instance.sent_at.is_not(None))
+    never = Instance.state.in_([InstanceState.REJECTED, InstanceState.TOMBSTONE])
+    return [(of, at, until) for of, at, until in (await tx.execute(query.where(*sent, ~never))).all()]
+
+
 async def session_of(tx: AsyncSession, request_id: str) -> Session | None:
     """The session that a request led to."""
     return await tx.scalar(select(Session).where(Session.request_id == request_id))

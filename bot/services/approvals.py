@@ -16,7 +16,7 @@ from bot.rules.policy import Policy
 from bot.rules.spend import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.tiers import Mandate
 from bot.rules.wording import Verdict, read_amount
-from bot.services import asking, budgets, changes, delegating, extending, mandates, outcomes, recovery
+from bot.services import asking, budgets, changes, delegating, extending, lasting, mandates, outcomes, recovery
 from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
@@ -58,7 +58,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
                 return done
             command = await _in_place(ctx, tx, command, now)
             mandate = await mandates.mandate(tx, ctx.policy, ask.request, now)
-            judged = _judged(ctx, ask, command, now, mandate)
+            judged = _judged(ctx, ask, command, now, mandate, await lasting.used(tx, ask.request, now))
             spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
             room = await budgets.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
             if room is not None and not room.verdict.allowed:
@@ -92,7 +92,7 @@ async def preview(ctx: Context, command: Decide) -> Reply:
         now = ctx.clock.now()
         command = await _in_place(ctx, tx, command, now)
         mandate = await mandates.mandate(tx, ctx.policy, ask.request, now)
-        return _reply(ask, _judged(ctx, ask, command, now, mandate))
+        return _reply(ask, _judged(ctx, ask, command, now, mandate, await lasting.used(tx, ask.request, now)))
 
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
@@ -146,9 +146,12 @@ def _reply(ask: Ask, judged: Verdict) -> Reply:
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
-def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Mandate) -> Verdict:
-    """The rules' verdict, and that the cloud of an approved option can still be used."""
-    judged = _judge(ctx.policy, ask, command, now, mandate)
+def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Mandate, used_h: Decimal) -> Verdict:
+    """The rules' verdict, and that the cloud of an approved option can still be used.
+
+    `used_h` are the hours that its session had under earlier approvals.
+    """
+    judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
@@ -166,6 +169,7 @@ def _judge(
     now: datetime,
     mandate: Mandate = ANYBODY,
     decision: Decision | None = None,
+    used_h: Decimal = Decimal(0),
 ) -> Verdict:
     request = ask.request
     job = JobRequest.from_json(request.job)
@@ -185,7 +189,8 @@ def _judge(
         # More than twelve hours is never one person's own decision, whatever else the policy allows.
         strict = replace(policy, allow_self_approval=False)
         return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
-    override = ask.override.state if ask.override else None
+    total_hours = job.already_hours + job.hours + used_h + (hold_hours(ask.option) if ask.option else 0)
+    override = lasting.state_of(ask.override, total_hours)
     if request.kind == EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
@@ -194,7 +199,6 @@ def _judge(
     if request.kind == DRIFT:
         # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
-    total_hours = job.already_hours + job.hours + (hold_hours(ask.option) if ask.option else 0)
     needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
     return verdict(policy, needed, what, facts, command.decider, now)

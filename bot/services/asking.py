@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules import duration
 from bot.services import warning
 from ledger.courses import undecided
 from ledger.events import announce, record
@@ -20,12 +22,19 @@ from ledger.lookups import (
 from ledger.models import GrantRow, Instance, Request, Session, Token
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, NotificationKind, RequestState, SessionState
-from ledger.values import SYSTEM, Actor, GrantKind, new_id
+from ledger.values import SYSTEM, Actor, GrantKind, JobRequest, new_id
 from ledger.writes import Tx, amend, book
 
 
-async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime, *, due_at: datetime) -> Request:
-    """Open the request that a human must approve before anything above the 12-hour cap is bought."""
+async def ask_override(
+    tx: Tx, parent: Request, total_h: Decimal, sentence: str, now: datetime, *, due_at: datetime
+) -> Request:
+    """Open the request that a human must approve before anything above the 12-hour cap is bought.
+
+    `total_h` are all hours that it allows: those that were billed before, and what may be held at the end, too.
+    """
+    job = JobRequest.from_json(parent.job)
+    job = replace(job, already_hours=max(duration.rented(total_h) - job.hours, Decimal(0)))
     override = Request(
         id=new_id("req", now),
         kind="override_12h",
@@ -34,7 +43,7 @@ async def ask_override(tx: Tx, parent: Request, sentence: str, now: datetime, *,
         inbox_key=f"override/{parent.id}/{parent.quote_version}",
         parent_id=parent.id,
         requester=parent.requester,
-        job=parent.job,
+        job=job.to_json(),
         reason=parent.reason,
         channel=parent.channel,
         rule=sentence,
@@ -172,6 +181,15 @@ async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str,
             only_from=frozenset({SessionState.QUEUED}),
             values={"end_code": code, "end_reason": sentence, "ended_at": now, "due_at": None},
         )
+
+
+async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """What was decided needs no override: the question about more hours is over, and its message says so."""
+    override = await override_of(tx, request_id)
+    if override is not None and override.state is RequestState.PENDING:
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        to = RequestState.CANCELLED
+        await move(tx, Request, override.id, to, at=now, actor=actor, reason=sentence, values=closed)
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:

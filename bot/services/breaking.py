@@ -12,7 +12,7 @@ from bot.rules.authority import DeciderFacts
 from bot.rules.changing import covered
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap, total_cap
-from bot.services import budgets, changes, outcomes, recovery
+from bot.services import asking, budgets, changes, outcomes, recovery
 from bot.services.commands import Reply
 from bot.services.context import Context
 from bot.services.paging import page_in
@@ -21,7 +21,7 @@ from ledger.events import announce, record
 from ledger.locks import lock_standing
 from ledger.lookups import Ask, ask_of_request, latest_events
 from ledger.models import Approval, Option, Request
-from ledger.moves import StaleMove, move
+from ledger.moves import StaleMove
 from ledger.reads import resolve
 from ledger.spending import started_alone
 from ledger.states import NotificationKind, RequestState
@@ -141,10 +141,7 @@ async def _start(
 ) -> None:
     request, option, actor, (time_h, cover) = ask.request, ask.option, command.decider.actor, covers
     offer_id = option.offer_id if option else ""
-    if ask.override is not None and ask.override.state is RequestState.PENDING:
-        closed = {"outcome": said, "decided_at": now, "decided_by": actor.ref, "due_at": None}
-        to = RequestState.CANCELLED
-        await move(tx, Request, ask.override.id, to, at=now, actor=actor, reason=said, values=closed)
+    await asking.close_override(tx, request.id, said, now, actor)
     # Whoever breaks the glass is the only one who answers for it, however many approvals it would have needed.
     await amend(tx, Request, request.id, required_approvals=1, rule=said)
     approval = Approval(

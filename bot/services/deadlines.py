@@ -32,7 +32,8 @@ ANSWER = timedelta(seconds=30)
 async def deadlines_due(ctx: Context) -> int:
     """Warn before the approved end, and enforce it. Slack being down keeps nothing alive and ends nothing early."""
     now = ctx.clock.now()
-    states = {SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
+    # One that waits for a machine in another's place ends when it was approved to end; one without an end is not due.
+    states = {SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Session, now=now, states=states, limit=BATCH, lease=lease)
     for one in held:

@@ -10,7 +10,7 @@ from bot.rules import duration, extending
 from bot.rules.approval import plan
 from bot.rules.extending import EXTEND
 from bot.rules.wording import hours as say_hours
-from bot.services import access, asking, changes, holding, mandates, recovery, reminding, warning
+from bot.services import access, asking, changes, holding, lasting, mandates, recovery, reminding, warning
 from bot.services.commands import Extend, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
@@ -77,7 +77,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return Reply(False, "cloud_gone", f"{row.cloud} is not set up here any more, so nothing can be extended there.")
     if provider.capabilities.batch:
         return Reply(False, "cannot_extend", f"A run at {row.cloud} ends by the timeout that it was pushed with.")
-    verdict = duration.check(command.hours, Decimal(session.hours) + holding.reserved(row).granted_h, ctx.policy)
+    verdict = duration.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
     if held is None and extending.is_inside(deadline, command.hours, await _approved_until(tx, session, row, deadline)):
@@ -119,9 +119,15 @@ def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     return Reply(True, "kept", f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
 
 
+async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
+    """The hours that a session has: billed under earlier approvals, its own, and those of a hold at the end."""
+    approval_id = (await tx.get_one(GrantRow, row.grant_id)).approval_id
+    before_h = await lasting.hours_before(tx, session.id, approval_id, now)
+    return before_h + Decimal(session.hours) + holding.reserved(row).granted_h
+
+
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
-    # What may be held at the end is time that was granted too.
-    already, reason = Decimal(session.hours) + holding.reserved(row).granted_h, command.reason.strip()
+    already, reason = await _already(tx, session, row, now), command.reason.strip()
     gate = extending.gate(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"

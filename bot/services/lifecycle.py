@@ -22,9 +22,9 @@ from bot.services.offers import offer_from_json, offer_to_json
 from bot.services.ordering import authority, order
 from bot.services.paging import alone, page, page_in
 from bot.services.placing import try_next
+from bot.services.sending import may_send
 from bot.services.settling import adopt, settle
 from ledger.claims import Claim, claim, release
-from ledger.locks import lock_family
 from ledger.lookups import public_key
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import StaleMove, move
@@ -170,13 +170,7 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
     """READY → SENDING, committed before the call: this admits one sender, for ever."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await lock_family(tx, GrantRow, work.grant.id)
-        grant = await tx.get_one(GrantRow, work.grant.id)
-        if grant.state is not GrantState.OPEN or now >= grant.until:
-            await asking.withdraw_ready(tx, work.session.id, "Its approval ran out.", now, SYSTEM)
-            if grant.state is GrantState.OPEN:
-                await asking.ask_again(tx, work.request.id, "The approval ran out before it was used.", now)
-                ctx.hints.requests.set()
+        if not await may_send(ctx, tx, held, work.grant.id, work.session.id, now):
             return False
         await move(
             tx,
@@ -195,8 +189,6 @@ async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, 
             },
         )
         session = await tx.get_one(Session, work.session.id, populate_existing=True)
-        if session.state is SessionState.TERMINATING:
-            raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
         if session.state is SessionState.QUEUED:
             await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=SYSTEM)
         store(tx, work.instance, minted, now)

@@ -91,5 +91,7 @@ async def approved(
     elif request.kind == EXTEND and ask.session is not None:
         await extending.grant(ctx, tx, request, approval, ask.session, now)
     else:
+        said = "The option that was approved needs no override."
+        await asking.close_override(tx, request.id, said, now, actor)
         await granting.grant_create(ctx, tx, request, approval, ask.option, now)
         await changes.tell(tx, request, ask.option, approval, now)

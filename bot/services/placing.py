@@ -7,11 +7,11 @@ from decimal import ROUND_DOWN, Decimal
 
 from bot.rules.placement import Failure, next_option
 from bot.rules.ranking import RankedOption
-from bot.services import asking, granting
+from bot.services import asking, granting, lasting
 from bot.services.context import Context
-from bot.services.offers import estimate_from_json, offer_from_json
+from bot.services.offers import estimate_from_json, hold_hours, offer_from_json
 from ledger.amounts import booked
-from ledger.lookups import instances_of_session, next_numbers, options_of
+from ledger.lookups import instances_of_session, next_numbers, options_of, override_of
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.states import GrantState, InstanceState
 from ledger.values import GrantKind, JobRequest, new_id
@@ -89,7 +89,8 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
     if approval.option_id is None or grant.session_id is None:
         raise ValueError(f"approval {approval.id} chose no option")
     rows = {option.id: option for option in await options_of(tx, approval.option_id)}
-    shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers]
+    hold_h = await _longest_hold(ctx, tx, grant.session_id, approval, rows[approval.option_id])
+    shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers and hold_hours(row) <= hold_h]
     failures = [
         Failure(offer_from_json(instance.offer), instance.outcome_code, instance.state is not InstanceState.TOMBSTONE)
         for instance in await instances_of_session(tx, grant.session_id)
@@ -102,6 +103,14 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
         return None, placed.sentence
     wanted = placed.option.offer.id
     return next(row for row in rows.values() if row.offer_id == wanted), placed.sentence
+
+
+async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approval, chosen: Option) -> Decimal:
+    """An option that may be held longer is more time than was approved, once all of it is above the cap."""
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    override = await override_of(tx, session.request_id)
+    run_h = Decimal(session.hours) + await lasting.hours_before(tx, session_id, approval.id, ctx.clock.now())
+    return lasting.longest_hold(ctx.policy, override, run_h, hold_hours(chosen))
 
 
 def _ranked(row: Option) -> RankedOption:

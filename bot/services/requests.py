@@ -19,7 +19,7 @@ from bot.rules.policy import Policy
 from bot.rules.ranking import Ranked, RankedOption, rank
 from bot.rules.wording import hours as say_hours
 from bot.rules.wording import plural, usd
-from bot.services import asking, mandates, recovery, reminding, standing, unquoted
+from bot.services import asking, lasting, mandates, recovery, reminding, standing, unquoted
 from bot.services.catalog import CloudAnswer, Market, absent
 from bot.services.commands import Provision, Reply
 from bot.services.context import Context
@@ -217,9 +217,10 @@ async def _offer(
     job, override = JobRequest.from_json(request.job), await override_of(tx, request.id)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
-    time_h = job.hours + max(map(hold_hours, options))
+    time_h = job.hours + max(map(hold_hours, options)) + await lasting.used(tx, request, now)
+    allowed = lasting.state_of(override, time_h)
     mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
-    needed = plan(_by_people(ctx.policy), worst, expected, time_h, override.state if override else None, mandate)
+    needed = plan(_by_people(ctx.policy), worst, expected, time_h, allowed, mandate)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = reminding.next_due(ctx.policy, mandate, now, quote.expires_at, now)
@@ -245,10 +246,10 @@ async def _offer(
     )
     if judged.allowed:
         await standing.approve(ctx, tx, moved, options[0], judged, now)
-    elif needed.needs_override and (override is None or override.state is RequestState.CANCELLED):
-        # One is withdrawn alone when the glass is broken; what is quoted again after that asks again.
+    elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):
+        # One is withdrawn with what needs none, or was approved for fewer hours than it would be in all now.
         verdict = duration.check(time_h, Decimal(0), ctx.policy)
-        await asking.ask_override(tx, moved, verdict.sentence, now, due_at=due_at)
+        await asking.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
         await reminding.ask_anew(tx, moved, now)
     return judged.allowed

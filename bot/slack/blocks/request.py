@@ -224,7 +224,8 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
         label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
-        said = f"Allow {hours(JobRequest.from_json(view.request.job).hours)}"
+        job = JobRequest.from_json(view.request.job)
+        said = f"Allow {hours(job.hours + job.already_hours)}"
         ask = confirm("More than the usual time", f"{said}? The spend itself is approved separately.", said[:30])
         style = "" if made else "primary"
         made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=ask))
