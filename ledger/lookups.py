@@ -279,14 +279,10 @@ async def _behind(tx: AsyncSession, ref: str) -> str:
     return program.owner if program else ""
 
 
-async def open_instances(tx: AsyncSession, cloud: str, account: str) -> list[Instance]:
-    """Rows of one account that may exist at the cloud and were already sent."""
+async def open_instances(tx: AsyncSession, cloud: str) -> list[Instance]:
+    """Rows of every account at one cloud that may exist there and were already sent."""
     states = OPEN_INSTANCE - {InstanceState.READY}
-    return list(
-        await tx.scalars(
-            select(Instance).where(Instance.cloud == cloud, Instance.account == account, Instance.state.in_(states))
-        )
-    )
+    return list(await tx.scalars(select(Instance).where(Instance.cloud == cloud, Instance.state.in_(states))))
 
 
 async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[str, Instance]:
@@ -297,19 +293,21 @@ async def instances_by_label(tx: AsyncSession, labels: Collection[str]) -> dict[
     return {row.label: row for row in rows}
 
 
-async def open_strays(tx: AsyncSession, cloud: str, account: str) -> list[Stray]:
-    """Strays of one account that are not yet gone."""
-    return list(
-        await tx.scalars(
-            select(Stray).where(Stray.cloud == cloud, Stray.account == account, Stray.state != StrayState.GONE)
-        )
-    )
+async def open_strays(tx: AsyncSession, cloud: str) -> list[Stray]:
+    """Strays of every account at one cloud that are not yet gone."""
+    return list(await tx.scalars(select(Stray).where(Stray.cloud == cloud, Stray.state != StrayState.GONE)))
 
 
 async def waiting_strays(tx: AsyncSession) -> list[Stray]:
     """Strays of any account that have no row and wait for an operator: the ledger has lost something."""
     waits = (Stray.state == StrayState.QUARANTINED, Stray.instance_id.is_(None))
     return list(await tx.scalars(select(Stray).where(*waits)))
+
+
+async def quarantined(tx: AsyncSession) -> list[Stray]:
+    """Strays of any account that wait for an operator, oldest first."""
+    waits = select(Stray).where(Stray.state == StrayState.QUARANTINED)
+    return list(await tx.scalars(waits.order_by(Stray.first_seen_at, Stray.id)))
 
 
 async def every_stray(tx: AsyncSession) -> list[Stray]:

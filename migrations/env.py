@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Any
 
 from alembic import context
 from alembic.util import CommandError
-from sqlalchemy import Connection
+from sqlalchemy import Connection, String
 
 from ledger.db import Database
 from ledger.models import Base
@@ -25,6 +26,15 @@ class NoDatabaseUrl(CommandError):
     """The command line did not say which database is meant."""
 
 
+def differs(told: Any, _column: Any, _there: Any, inspected: Any, wanted: Any) -> bool | None:
+    """Whether a column has another type than its model; None leaves it to alembic.
+
+    SQLite looks at no length and cannot change one, so texts of other lengths are the same there.
+    """
+    texts = isinstance(inspected, String) and getattr(wanted, "impl", wanted).__class__ is String
+    return False if told.dialect.name == "sqlite" and texts else None
+
+
 def migrate(connection: Connection) -> None:
     """Run the steps in the connection's transaction: all of them are kept, or none."""
     if connection.dialect.name == "postgresql":
@@ -36,6 +46,7 @@ def migrate(connection: Connection) -> None:
         transactional_ddl=True,
         render_as_batch=False,
         render_item=plain_type,
+        compare_type=differs,
     )
     with context.begin_transaction():
         context.run_migrations()

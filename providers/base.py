@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from ledger.values import Absence, GpuConstraint, Grant
+from providers.errors import UnexpectedResponse
 from providers.pacing import Pace
 
 #: Seconds after which a boot is given up where neither the cloud nor the setting says otherwise.
 BOOT_DEADLINE_S = 900
+#: The longest id of an instance, and the longest name of a GPU, that the ledger's columns hold.
+REF_MAX, GPU_MAX = 256, 48
 
 
 class Stock(StrEnum):
@@ -219,6 +222,11 @@ class ObservedInstance:
     #: Of a run that is over: whether its program ended well, where the cloud tells.
     succeeded: bool | None = None
 
+    def __post_init__(self) -> None:
+        """An id that the ledger cannot hold is no answer: cut, it would name nothing, or something else."""
+        if len(self.ref) > REF_MAX:
+            raise UnexpectedResponse(self.cloud, f"an instance has an id of {len(self.ref)} characters")
+
 
 @dataclass(frozen=True, slots=True)
 class NotSeen:
@@ -243,11 +251,11 @@ class Listing:
     proves_absence: bool = True
 
     def absence(self, ref: str | None, name: str) -> Absence | None:
-        """An `Absence` when neither the cloud's id nor the name occurs here; None when it is listed or unprovable."""
+        """An `Absence` when neither the cloud's id nor the name (an empty one names nothing) is here; else None."""
         if not self.proves_absence:
             return None
         for item in self.items:
-            if item.status is not InstanceStatus.TERMINATED and (item.ref == ref or item.name == name):
+            if item.status is not InstanceStatus.TERMINATED and (item.ref == ref or (name and item.name == name)):
                 return None
         return Absence(self.at, self.account)
 
@@ -389,8 +397,3 @@ class Provider(Protocol):
     async def close(self) -> None:
         """Release connections."""
         ...
-
-
-def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
-    """W: how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE: max(floor, 10 × visibility lag)."""
-    return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))

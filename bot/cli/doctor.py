@@ -19,10 +19,12 @@ from bot.cli.shared import console
 from bot.clock import SystemClock
 from bot.main import refuse_loose_modes
 from bot.rules.stores import STORES
+from bot.services import rekeying
 from bot.settings import PolicyFileError, Settings, SettingsError, load, read_policy_file
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from bot.wiring import build_providers
+from ledger.accounts import held
 from ledger.db import Database
 from migrations import run as schema
 from providers.base import Preflight
@@ -134,6 +136,7 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_S):
                 at = await schema.current(db)
+                lost = await _without_key(db, settings) if at == schema.newest() else []
         finally:
             await db.close()
     except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report goes on.
@@ -143,10 +146,26 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
         return
     if at == schema.newest():
         yield Finding("ledger", Grade.GOOD, f"{'SQLite' if file else 'PostgreSQL'}, schema {at}")
+        for finding in lost:
+            yield finding
     else:
         yield Finding(
             "ledger", Grade.NOTE, f"schema {at or 'base'}, newest is {schema.newest()}", "gpu-shopper db upgrade"
         )
+
+
+async def _without_key(db: Database, settings: Settings) -> list[Finding]:
+    """Open instances of accounts whose key is not set here: nothing can see or end them."""
+    clock = SystemClock()
+    async with db.read() as tx:
+        open_there = await held(tx)
+    providers = build_providers(settings, clock, LocalPacer(clock)) if open_there else {}
+    try:
+        found = rekeying.unreachable(open_there, providers)
+    finally:
+        for provider in providers.values():
+            await provider.close()
+    return [Finding(one.cloud, Grade.BAD, said, f"set {REGISTRY[one.cloud].needs}") for one, said in found]
 
 
 async def _slack(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:

@@ -63,10 +63,11 @@ def adopt(
     hours: Annotated[str, typer.Option(help="For how long it is kept, from now: 2h, 90m.")],
     owner: Annotated[str, typer.Option(help="Whose it becomes: a Slack id or operator:ada; yours without.")] = "",
     reason: Why = "",
+    amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Keep a waiting instance as a session, with your approval. Its hours count from now."""
-    body = {"hours": hours, "owner": owner, "reason": reason}
+    """Keep a waiting instance as somebody's session, with your approval. Its hours count from now."""
+    body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
     done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 

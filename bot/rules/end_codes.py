@@ -22,5 +22,7 @@ WRONG_GPUS: Final = "wrong_gpus"
 #: Ends that say how the work went.
 WENT_WELL: Final = frozenset({COMPLETED, RUN_COMPLETED})
 WENT_WRONG: Final = frozenset({WORK_FAILED, RUN_FAILED, RUN_TIMEOUT})
+#: The approved end itself, by whichever limit came first.
+APPROVED: Final = frozenset({"reservation_over", "budget_cap", "hours_cap", "drift_unconfirmed"})
 #: Ends before the approved one, which are announced with a grace.
 EARLY: Final = frozenset({NO_HEARTBEAT, IDLE, COMPLETED, WORK_FAILED})

@@ -35,6 +35,8 @@ def judge(
 
     `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence.
     """
+    if order is Order.STOP and wanted == Order.START and state in _FROM.values():
+        state, wanted = SessionState.RUNNING, None  # Whoever wants it stopped need not wait for its start.
     if state is not _FROM[order]:
         return _no("wrong_state", f"The session is {state}, so there is nothing to {order}.")
     if wanted is not None:

@@ -6,19 +6,19 @@ the row is born for an instance that is there, and its hours count from now. Wha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.approval import DeciderFacts, is_approver
+from bot.rules.approval import is_approver
 from bot.rules.labels import LabelKind, LabelReading
 from bot.rules.spend import whole_micros
 from bot.rules.wording import hours as hours_said
-from bot.rules.wording import usd
-from bot.services import asking
+from bot.rules.wording import read_amount, usd
+from bot.services import asking, keeping
 from bot.services.commands import Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
+from bot.services.keeping import Adopt, Judged
 from bot.services.metering import accrue_stray
 from bot.services.offers import offer_to_json
 from bot.services.settling import adopt
@@ -29,26 +29,14 @@ from ledger.lookups import stray_by_id
 from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
-from ledger.values import Actor, GpuConstraint, GrantKind, JobRequest, new_id
+from ledger.values import GrantKind, new_id
 from ledger.writes import Tx, amend
-from providers.base import InstanceStatus, NotSeen, ObservedInstance, Offer
+from providers.base import GPU_MAX, InstanceStatus, NotSeen, ObservedInstance, Offer
 from providers.errors import ProviderError
 
+__all__ = ["Adopt", "adopt_stray"]
+
 MEMORY_UNKNOWN = Decimal(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Adopt:
-    """An approver's word that a waiting instance is kept for `hours`; `owner` is whose session it becomes."""
-
-    stray: str
-    hours: Decimal
-    decider: DeciderFacts
-    owner: Actor
-    reason: str
-    channel: str
-    #: What names the call; the same call again adopts nothing. Empty where nobody repeats one.
-    key: str = ""
 
 
 async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
@@ -60,6 +48,30 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
         stray = await _waiting(tx, command, ctx.clock.now())
     if isinstance(stray, Reply):
         return stray
+    found = await _look(ctx, stray)
+    if isinstance(found, Reply):
+        return found
+    seen, label = found
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await lock_stray(tx, stray.id)
+        stray = await _waiting(tx, command, now)  # Somebody else may have spoken while the cloud was asked.
+        if isinstance(stray, Reply):
+            return stray
+        offer = _offer(stray, seen, now)
+        judged = await keeping.judge(ctx, tx, command, stray, offer, now)
+        if judged.verdict.code != "approved":
+            if judged.verdict.allowed:
+                keeping.back(tx, command, stray, judged, now)
+            return Reply(judged.verdict.allowed, judged.verdict.code, judged.verdict.sentence)
+        reply = await _write(ctx, tx, command, stray, seen, label, offer, judged, now)
+    for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
+        hint.set()
+    return reply
+
+
+async def _look(ctx: Context, stray: Stray) -> tuple[ObservedInstance, LabelReading] | Reply:
+    """What its cloud shows of it now, and its label; or why it cannot be kept."""
     provider = ctx.providers.get(stray.cloud)
     if provider is None or provider.account != stray.account:
         return Reply(False, "not_set_up", f"The account at {stray.cloud} where it runs is not set up here.")
@@ -72,16 +84,7 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != stray.label:
         return Reply(False, "not_ours", f"{stray.ref} does not carry the label that it was found by.")
-    now = ctx.clock.now()
-    async with ctx.db.write() as tx:
-        await lock_stray(tx, stray.id)
-        stray = await _waiting(tx, command, now)  # Somebody else may have spoken while the cloud was asked.
-        if isinstance(stray, Reply):
-            return stray
-        reply = await _write(ctx, tx, command, stray, seen, label, now)
-    for hint in (ctx.hints.outbox, ctx.hints.instances, ctx.hints.sessions):
-        hint.set()
-    return reply
+    return seen, label
 
 
 async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
@@ -117,11 +120,13 @@ async def _write(
     stray: Stray,
     seen: ObservedInstance,
     label: LabelReading,
+    offer: Offer,
+    judged: Judged,
     now: datetime,
 ) -> Reply:
-    """Request, approval, grant, session and instance in one transaction."""
-    actor, offer = command.decider.actor, _offer(stray, seen, now)
-    request = await _request(tx, command, offer, now)
+    """Request, approvals, grant, session and instance in one transaction."""
+    actor = command.decider.actor
+    request = await _request(tx, command, offer, judged, now)
     session = Session(
         id=new_id("ses", now),
         request_id=request.id,
@@ -137,25 +142,9 @@ async def _write(
     )
     tx.add(session)
     await tx.flush()
-    grant = await _grant(ctx, tx, command, request, session.id, offer, now)
-    row = Instance(
-        id=new_id("ins", now),
-        session_id=session.id,
-        request_id=request.id,
-        grant_id=grant.id,
-        option_id="",
-        n=label.n,
-        state=InstanceState.READY,
-        cloud=stray.cloud,
-        account=stray.account,
-        label=stray.label,
-        name=seen.name or "",
-        offer=offer_to_json(offer),
-        created_at=now,
-        machine_id=seen.machine_id,
-        price_usd_h=offer.price_usd_h,
-        storage_usd_h=offer.storage_usd_h,
-    )
+    grant = await _grant(tx, command, request, session.id, judged, now)
+    await keeping.reserved(ctx, tx, request, judged, actor, now)
+    row = _row(stray, request.id, session.id, grant.id, seen, label.n, offer, now)
     tx.add(row)
     await tx.flush()
     record(tx, at=now, actor=actor, subject=row.id, kind="instance.adopted", after=row.state, reason=command.reason)
@@ -172,11 +161,53 @@ async def _write(
     return reply
 
 
+def _row(
+    stray: Stray,
+    request_id: str,
+    session_id: str,
+    grant_id: str,
+    seen: ObservedInstance,
+    n: int,
+    offer: Offer,
+    now: datetime,
+) -> Instance:
+    """The row that the ledger had lost, or one like it."""
+    return Instance(
+        id=new_id("ins", now),
+        session_id=session_id,
+        request_id=request_id,
+        grant_id=grant_id,
+        option_id="",
+        n=n,
+        state=InstanceState.READY,
+        cloud=stray.cloud,
+        account=stray.account,
+        label=stray.label,
+        name=seen.name or "",
+        offer=offer_to_json(offer),
+        created_at=now,
+        machine_id=seen.machine_id,
+        price_usd_h=offer.price_usd_h,
+        storage_usd_h=offer.storage_usd_h,
+    )
+
+
 async def _over(tx: Tx, command: Adopt, stray: Stray, reply: Reply, now: datetime) -> None:
     """The stray is one no more, and the call that adopted it is noted with it."""
     noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
-    over, said, by = {"ended_at": now}, "It is adopted.", command.decider.actor
-    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=by, reason=said, values=over, noted=noted)
+    await move(
+        tx,
+        Stray,
+        stray.id,
+        StrayState.GONE,
+        at=now,
+        actor=command.decider.actor,
+        reason="It is adopted.",
+        only_from=frozenset({StrayState.QUARANTINED}),
+        version=stray.version,
+        values={"ended_at": now},
+        noted=noted,
+    )
 
 
 def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal) -> Reply:
@@ -193,7 +224,7 @@ def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
     return Offer(
         cloud=stray.cloud,
         key=stray.ref,
-        gpu=seen.gpu or "unknown",
+        gpu=(seen.gpu or "unknown")[:GPU_MAX],
         gpu_count=seen.gpu_count or 1,
         memory_gb=MEMORY_UNKNOWN,
         region=seen.region or "",
@@ -205,19 +236,18 @@ def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
     )
 
 
-async def _request(tx: Tx, command: Adopt, offer: Offer, now: datetime) -> Request:
-    gpu = GpuConstraint((offer.gpu,), offer.gpu_count, offer.gpu_count)
-    job = JobRequest(gpu, command.hours, candidates=(offer.cloud,), reason=command.reason)
+async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: datetime) -> Request:
     request = Request(
         id=new_id("req", now),
         kind="provision",
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.stray}",
         requester=command.owner.ref,
-        job=job.to_json(),
+        job=keeping.job_of(command, offer).to_json(),
         reason=command.reason,
         channel=command.channel,
-        rule="An operator keeps an instance that the ledger had lost.",
+        rule=f"An operator keeps an instance that the ledger had lost. {judged.plan.rule}",
+        required_approvals=max(1, judged.plan.required),
         expires_at=now + timedelta(hours=1),
         created_at=now,
     )
@@ -227,27 +257,28 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, now: datetime) -> Reque
     return request
 
 
-async def _grant(
-    ctx: Context, tx: Tx, command: Adopt, request: Request, session_id: str, offer: Offer, now: datetime
-) -> GrantRow:
-    """The approver's decision with its amounts, and the spend authority that it creates; its cap is set aside."""
-    price = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
-    cap = whole_micros(price * ctx.policy.price_tolerance)
-    approval = Approval(
-        id=new_id("apr", now),
-        request_id=request.id,
-        quote_version=0,
-        approver=command.decider.actor.ref,
-        decision="approve",
-        price_cap_usd_h=cap,
-        total_cap_usd=whole_micros(cap * command.hours),
-        hours=str(command.hours),
-        reason=command.reason,
-        rule=request.rule,
-        at=now,
-    )
-    tx.add(approval)
+async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judged: Judged, now: datetime) -> GrantRow:
+    """The approvers' decisions with their amounts, and the spend authority that they create; its cap is set aside."""
+    votes = [
+        Approval(
+            id=new_id("apr", now),
+            request_id=request.id,
+            quote_version=0,
+            approver=voter,
+            decision="approve",
+            price_cap_usd_h=judged.price_cap_usd_h,
+            total_cap_usd=judged.total_cap_usd,
+            hours=str(command.hours),
+            confirmed_usd=read_amount(command.typed_amount) if command.typed_amount else None,
+            reason=command.reason,
+            rule=request.rule,
+            at=now,
+        )
+        for voter in judged.voters
+    ]
+    tx.add_all(votes)
     await tx.flush()
+    approval = votes[-1]
     decided = {"decided_at": now, "decided_by": command.decider.actor.ref, "due_at": None}
     by = command.decider.actor
     await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
@@ -259,8 +290,8 @@ async def _grant(
         kind=GrantKind.CREATE,
         seq=1,
         state=GrantState.OPEN,
-        price_cap_usd_h=cap,
-        total_cap_usd=approval.total_cap_usd,
+        price_cap_usd_h=judged.price_cap_usd_h,
+        total_cap_usd=judged.total_cap_usd,
         hours=str(command.hours),
         until=now + timedelta(hours=1),
         created_at=now,

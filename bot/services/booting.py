@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.switching import Order
 from bot.rules.wording import hours as say_hours
 from bot.services.context import Context
 from bot.services.hostkeys import note_key
 from bot.services.settling import end_announced
-from ledger.models import Instance, Session
+from ledger.lookups import open_starts
+from ledger.models import GrantRow, Instance, Session
 from ledger.moves import StaleMove, move
-from ledger.states import InstanceState, SessionState
+from ledger.states import GrantState, InstanceState, SessionState
 from ledger.values import SYSTEM
 from ledger.writes import Tx, amend
 from providers.base import InstanceStatus, ObservedInstance
@@ -66,6 +68,10 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
 
 async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
+    if row.wanted == Order.START:  # It runs, however that came: nothing is left to order.
+        await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
+        for grant in await open_starts(tx, row.session_id):
+            await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
     session = await tx.get_one(Session, row.session_id)
     if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
         try:

@@ -64,20 +64,21 @@ async def terminate_due(ctx: Context) -> int:
     held = await claim(
         ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
     )
-    recovering = bool(held) and await recovery.now_on(ctx.db)
-    await asyncio.gather(
-        *(alone(ctx, one.row_id, "the end", _terminate(ctx, one, recovering=recovering), None) for one in held)
-    )
+    began_at = await recovery.began_at(ctx.db) if held else None
+    await asyncio.gather(*(alone(ctx, one.row_id, "the end", _terminate(ctx, one, began_at), None) for one in held))
     if held:
         ctx.hints.sweep.set()
     return len(held)
 
 
-async def _terminate(ctx: Context, held: Claim, *, recovering: bool) -> None:
+async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> None:
+    """One end. `began_at` is since when the ledger is being recovered, None when it is not."""
     async with ctx.db.read() as tx:
         row = await tx.get_one(Instance, held.row_id)
         now = ctx.clock.now()
-    held_until = now + recovery.HOLD if recovering else await gating.held_until(ctx, row, now)
+        pause_s = ctx.timing.recovery_page_s
+        held_until = await recovery.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
+    held_until = held_until or await gating.held_until(ctx, row, now)
     if held_until is None:
         async with ctx.db.read() as tx:  # After the gate: what it gave up a moment ago is told before the act, too.
             row = await tx.get_one(Instance, held.row_id)

@@ -16,6 +16,7 @@ from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.states import GrantState, InstanceState, SessionState
 from ledger.values import Actor, GrantKind, JobRequest, new_id
 from ledger.writes import Tx, amend
+from providers.base import GPU_MAX
 
 
 async def grant_create(
@@ -49,7 +50,7 @@ async def _session(
         created_at=now,
         label=JobRequest.from_json(request.job).label or ctx.policy.project,
         replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
-        gpu=offer.gpu,
+        gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
     )
     tx.add(session)

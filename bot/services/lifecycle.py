@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from bot.rules.affordable import cannot_pay
 from bot.rules.placement import CLOUD_WIDE
 from bot.rules.spend import RequoteOutcome, requote
+from bot.rules.unclear import quarantine
 from bot.services import asking, recovery
 from bot.services.checks import refusal
 from bot.services.context import Context
@@ -31,7 +32,7 @@ from ledger.moves import StaleMove, move
 from ledger.states import GrantState, InstanceState, SessionState
 from ledger.values import SYSTEM, Grant, JobRequest
 from ledger.writes import Tx
-from providers.base import InstanceSpec, NotSeen, Offer, Provider, quarantine
+from providers.base import InstanceSpec, NotSeen, Offer, Provider
 from providers.errors import OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8

@@ -1,8 +1,8 @@
 """Recovery: an instance of ours without a row means that the ledger has lost something, so nothing is done on its word.
 
-While one waits, nothing is bought and nothing is ended: a ledger that was restored from a copy may know neither what
-runs nor what was extended since. The operators are paged until one of them says that the instance is to end, or until
-it is gone.
+While one waits, nothing is bought, and nothing is ended on the word of a look: a ledger that was restored from a copy
+may know neither what runs nor what was extended since. People's words and approved ends go on (`bot.rules.recovering`).
+The operators are paged until one of them says that the instance is to end, or until it is gone.
 """
 
 from __future__ import annotations
@@ -10,22 +10,35 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bot.rules.recovering import held
+from bot.rules.recovering import HOLD, held, held_until
 from bot.services.commands import Reply
 from ledger.db import Database
 from ledger.events import announce
 from ledger.lookups import notification_of, stray_by_id, waiting_strays
-from ledger.models import Stray
+from ledger.models import Instance, Session, Stray
 from ledger.moves import StaleMove, move
 from ledger.reads import RequestView, SessionView, unknown_instances
-from ledger.states import LIVE_SESSION, NotificationKind, RequestState, StrayState
+from ledger.states import LIVE_SESSION, NotificationKind, RequestState, SessionState, StrayState
 from ledger.values import Actor
 from ledger.writes import Tx
 
-#: How long held work waits before it looks again.
-HOLD = timedelta(seconds=30)
+__all__ = [
+    "HOLD",
+    "began_at",
+    "condemn",
+    "is_on",
+    "now_on",
+    "of_request",
+    "of_session",
+    "page_again",
+    "told",
+    "waits_until",
+]
+
 #: What a request goes on from.
 WAITS = frozenset({RequestState.QUOTING, RequestState.PENDING, RequestState.APPROVED})
+#: What an operator may condemn: what waits for a word, and what the sweep would end but for its breaker.
+CONDEMNABLE = frozenset({StrayState.SEEN, StrayState.QUARANTINED})
 
 
 async def is_on(tx: Tx) -> bool:
@@ -57,21 +70,39 @@ async def now_on(db: Database) -> bool:
         return await is_on(tx)
 
 
-async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destination: str) -> None:
-    """One more page for each pause that has passed since it was first seen; each is a message of its own."""
+async def began_at(db: Database) -> datetime | None:
+    """Since when one waits; None when nothing does."""
+    async with db.read() as tx:
+        return min((stray.first_seen_at for stray in await waiting_strays(tx)), default=None)
+
+
+async def waits_until(tx: Tx, row: Instance, began: datetime, pause_s: float, now: datetime) -> datetime | None:
+    """When to look again at an end that waits for the recovery that began then; None when it need not wait."""
+    session = await tx.get_one(Session, row.session_id)
+    own_end = session.end_code if session.state is SessionState.TERMINATING else None
+    asked_at = row.terminate_asked_at or row.created_at
+    return held_until(asked_at, own_end, session.deadline, began, now, timedelta(seconds=pause_s))
+
+
+async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destination: str) -> bool:
+    """One more page for each pause that has passed since it was first seen; each is a message of its own. True: new."""
     number = int((now - stray.first_seen_at).total_seconds() // pause_s)
     subject, kind = f"{stray.id}/{number}", NotificationKind.OPERATOR_PAGE
     if number < 1 or await notification_of(tx, kind, subject, destination) is not None:
-        return
-    what = "carries our label and has no row here. While it waits, nothing is bought and nothing is ended."
+        return False
+    what = (
+        "carries our label and has no row here. While it waits, nothing is bought, and only people and approved ends "
+        "end anything."
+    )
     if stray.instance_id is not None:
         what = "had been taken for lost and is listed again, and it costs. Ask its owner whether it is needed."
     sentence = f"{stray.cloud} instance {stray.ref} {what} End it there, or with gpu-shopper strays condemn {stray.id}."
     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
+    return True
 
 
 async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
-    """An operator's word that a waiting instance is to end; the next look at its cloud ends it."""
+    """An operator's word that a stray is to end; the next look at its cloud ends it, whatever its breaker says."""
     if not reason.strip():
         return Reply(False, "reason_needed", "Say why, for the journal: --reason 'a test of last week'.")
     try:
@@ -79,7 +110,7 @@ async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: d
             stray = await stray_by_id(tx, stray_id)
             if stray is None:
                 return Reply(False, "unknown_id", f"There is no stray {stray_id}; gpu-shopper strays list shows them.")
-            only = frozenset({StrayState.QUARANTINED})
+            only = CONDEMNABLE
             await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
     except StaleMove:
         return Reply(

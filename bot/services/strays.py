@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from bot.rules.breaker import trips
 from bot.rules.labels import LabelKind, LabelReading
-from bot.services import interrupting, recovery
+from bot.services import interrupting, recovery, rekeying
 from bot.services.context import Context
 from bot.services.metering import accrue_stray
 from bot.services.paging import OPERATORS, alone, page
@@ -32,6 +32,9 @@ AGAIN = "Its end was ordered and had been proved, and it is listed again."
 RETURNED = "It had been taken for lost and is listed again. It is kept until its approved end, or an operator ends it."
 OVERDUE = "It had been taken for lost, is listed again, and nothing that was approved holds it any more."
 ROWLESS = "It carries a valid label of this deployment but has no row here."
+
+TWIN = "It is followed under another key of its account."
+BY_HAND = " What is to end all the same: gpu-shopper strays list, then gpu-shopper strays condemn."
 
 log = logging.getLogger(__name__)
 
@@ -72,16 +75,27 @@ async def note_strays(
     """
     async with ctx.db.read() as tx:
         finds = await _finds(ctx, tx, listing, held, ctx.clock.now())
-        known = {stray.ref: stray for stray in await open_strays(tx, listing.cloud, listing.account)}
+        every = await open_strays(tx, listing.cloud)
+        known = {stray.ref: stray for stray in every if stray.account == listing.account}
+        others = [stray for stray in every if stray.account != listing.account]
+        twins = [one for one in others if one.ref in known and known[one.ref].label == one.label]
+        rekeyed = rekeying.proven(ctx.labels, listing, [one for one in others if one.ref not in known])
         if not finds and not known:
             return False
         recovering = await recovery.is_on(tx)
+    if rekeyed:
+        await rekeying.take_over(ctx, listing, rekeyed)
+        return True  # The next look goes on with them.
     now = ctx.clock.now()
+    for twin in twins:
+        await alone(ctx, f"{listing.cloud}/strays", "the look", _followed(ctx, twin, now), None)
     condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
-    problem = trips(running, len(condemned), 0)
+    decided = [find for find in condemned if known[find.item.ref].state is StrayState.CONDEMNED]
+    problem = trips(running, len(condemned), 0) if len(condemned) > len(decided) else None
     if problem:
-        await page(ctx, f"breaker/{listing.cloud}", f"{listing.cloud}: {problem}")
-        return True
+        # What was decided goes on, and whatever is there is written down: only this pass condemns nothing.
+        await page(ctx, f"breaker/{listing.cloud}", f"{listing.cloud}: {problem}{BY_HAND}")
+        condemned = decided
     seen = {find.item.ref for find in finds}
     steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
     steps += [_missing(ctx, provider, stray, listing, now) for stray in known.values() if stray.ref not in seen]
@@ -128,11 +142,16 @@ def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime,
 
     What has none, and what its people may still be using, is ended on an operator's word alone.
     """
-    if stray is None:
-        return False
-    if find.waits:
-        return stray.state is StrayState.CONDEMNED
+    if stray is None or stray.state is StrayState.CONDEMNED or find.waits:
+        return stray is not None and stray.state is StrayState.CONDEMNED
     return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+
+
+async def _followed(ctx: Context, twin: Stray, now: datetime) -> None:
+    """Sighted under two keys of one account: it is one instance, and the newer row goes on, with its whole cost."""
+    async with ctx.db.write() as tx:
+        over, version = {"ended_at": now}, twin.version
+        await move(tx, Stray, twin.id, StrayState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over)
 
 
 async def _sighted(
@@ -143,8 +162,6 @@ async def _sighted(
             await _first_sighting(tx, find, listing, now)
             return
         await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
-        if stray.state is StrayState.QUARANTINED:
-            await recovery.page_again(tx, stray, ctx.timing.recovery_page_s, now, OPERATORS)
         if condemn and stray.state is not StrayState.CONDEMNED:
             await amend(tx, Stray, stray.id, reason=find.reason)
             await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)

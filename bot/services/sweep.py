@@ -16,6 +16,7 @@ from typing import Any
 from bot.rules.breaker import trips
 from bot.rules.spend import whole_micros
 from bot.rules.trouble import trouble
+from bot.services import rekeying
 from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
@@ -60,7 +61,13 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         log.warning("%s could not be listed: %s", cloud, error.code)
         return Pass(0, urgent=True, problem=error.message)
     async with ctx.db.read() as tx:
-        rows = await open_instances(tx, cloud, provider.account)
+        every = await open_instances(tx, cloud)
+    rekeyed = rekeying.proven(ctx.labels, listing, every)
+    if rekeyed:
+        await rekeying.take_over(ctx, listing, rekeyed)
+        async with ctx.db.read() as tx:
+            every = await open_instances(tx, cloud)
+    rows = [row for row in every if row.account == provider.account]
     seen = _match(rows, listing)
     running = [row for row in rows if row.state in RUNNING_STATES]
     vanished = [row for row in running if row.id not in seen and _should_be_listed(row, listing, provider)]
@@ -166,6 +173,8 @@ async def _heard_at(ctx: Context, row: Instance) -> datetime | None:
 async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
     """Write down what changed, watch the rate, and go on with the boot."""
     now = ctx.clock.now()
+    if row.unbilled_at is not None and at < row.unbilled_at:
+        return False  # A later look has been taken over already, and this one answered late.
     capabilities = ctx.providers[row.cloud].capabilities
     changes = _changes(row, item, capabilities.billing, at)
     lag = timedelta(seconds=capabilities.visibility_lag_s)
@@ -186,7 +195,7 @@ async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: date
                 fresh = await tx.get_one(Instance, row.id, populate_existing=True)
                 if not await check_rate(ctx, tx, fresh, grant, item, now):
                     return True
-    if await follow(ctx, row, item):
+    if await follow(ctx, row, item, at):
         return True
     if row.state is not InstanceState.LIVE:
         return bool(changes)

@@ -100,6 +100,8 @@ async def give(
         return Reply(False, "stop_keeps_nothing", f"A stop at {row.cloud} keeps nothing that is on the machine.", data)
     if which is Order.START:
         await _authority(tx, row, session, now)
+    elif which is Order.STOP and row.wanted == Order.START:
+        await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
     kind, data_kept = f"instance.{which}", {"key": key} if key else None
     record(tx, at=now, actor=actor, subject=row.id, kind=kind, reason=verdict.sentence, data=data_kept)
@@ -149,7 +151,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
         await _give_back(ctx, held, None)
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
-    elif recovering:
+    elif recovering and row.wanted == Order.START:  # It spends; a stop saves, and is a person's own word.
         await _give_back(ctx, held, now + recovery.HOLD)
     else:
         call = {Order.STOP: provider.stop, Order.START: provider.start, Order.RESTART: provider.restart}
@@ -191,8 +193,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         await lock_family(tx, Instance, row.id)
         if not await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None):
             return
-        for grant in await open_starts(tx, row.session_id):
-            await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM, reason=why)
+        await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
         record(tx, at=now, actor=SYSTEM, subject=row.id, kind="instance.not_switched", reason=sentence)
@@ -202,30 +203,56 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
             await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
 
 
-async def follow(ctx: Context, row: Instance, item: ObservedInstance) -> bool:
-    """Take over what a look shows: a stop that was ordered is done, or a stopped machine runs again. True: changed."""
-    stopped = item.status is InstanceStatus.STOPPED and row.state is InstanceState.LIVE and row.wanted == Order.STOP
+async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:
+    for grant in await open_starts(tx, session_id):
+        await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=actor, reason=why)
+
+
+async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
+    """Take over what a look at time `at` shows: a stop that was ordered is done, or a stopped machine runs again.
+
+    A look that is older than what it would change says nothing: two may be under way at once. True: changed.
+    """
+    ordered_at = row.wanted_at or at
+    ordered = row.wanted is not None and at >= ordered_at
+    # The look that showed the stop is the last one that showed its GPU unbilled.
+    later = row.unbilled_at is None or at > row.unbilled_at
+    stopped = item.status is InstanceStatus.STOPPED and row.wanted == Order.STOP and ordered and row.state in SWITCHABLE
     started = item.status in UP and row.state is InstanceState.STOPPED
+    started = started and (later or (row.wanted == Order.START and ordered))
     if not stopped and not started:
         return False
     now = ctx.clock.now()
-    done = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
     try:
         async with ctx.db.write() as tx:
-            if stopped:
-                await move(
-                    tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=done
-                )
-                await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
-            else:
-                # It is billed again from here on, whoever started it; it is ready when it can be reached again.
-                again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
-                await move(
-                    tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again
-                )
-                await node_api.forget(tx, row)
-                for grant in await open_starts(tx, row.session_id):
-                    await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+            await (_stopped(tx, row, now) if stopped else _started(tx, row, now))
     except StaleMove:
         return True
     return True
+
+
+_DONE = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
+
+
+async def _stopped(tx: Tx, row: Instance, now: datetime) -> None:
+    """It stands still, as was ordered: its session too, unless it never got ready since it stood still before."""
+    if row.state is InstanceState.STOPPED:
+        await amend(tx, Instance, row.id, version=row.version, **_DONE)
+        return
+    await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if session.state is not SessionState.STOPPED:
+        await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+
+
+async def _started(tx: Tx, row: Instance, now: datetime) -> None:
+    """It is billed again from here on, whoever started it; it is ready when it can be reached again.
+
+    A stop that has replaced the start meanwhile stays ordered.
+    """
+    done = {} if row.wanted == Order.STOP else _DONE
+    again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
+    await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
+    await node_api.forget(tx, row)
+    for grant in await open_starts(tx, row.session_id):
+        await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)

@@ -93,7 +93,7 @@ class BillLine(Base):
     cloud: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     account: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     line_id: Mapped[str] = mapped_column(SafeString(160), primary_key=True)
-    ref: Mapped[str] = mapped_column(SafeString(64))
+    ref: Mapped[str] = mapped_column(SafeString(256))
     component: Mapped[str] = mapped_column(SafeString(24))
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
     begins: Mapped[datetime] = mapped_column(UtcDateTime)

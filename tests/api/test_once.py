@@ -104,7 +104,7 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
         w.tune(approvers=(BOB.id, "operator:ben"), break_glass=("operator:eve",), break_glass_usd=Decimal(3))
         async with opened(w) as door:
             atlas, ben, caller = await door.key("atlas"), await door.key("operator:ben"), Caller(door)
-            keep = {"hours": "2h", "reason": "training of last night"}
+            keep = {"hours": "2h", "owner": "operator:ida", "reason": "training of last night"}
             stray = (await rowless(w)).id
             kept = await caller.post(ben, "/strays/{stray}/adopt", keep, {**keep, "hours": "3h"}, stray=stray)
             assert kept["code"] == "adopted"

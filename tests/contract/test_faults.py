@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from bot.rules.unclear import quarantine
 from ledger.values import GpuConstraint, NetworkInTransaction, transaction_open
-from providers.base import InstanceStatus, NotSeen, quarantine
+from providers.base import InstanceStatus, NotSeen
 from providers.errors import (
     AuthFailed,
     NotSent,

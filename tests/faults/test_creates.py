@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.unclear import quarantine
 from bot.services import lifecycle, sweep
 from ledger.reads import RequestView
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
 from ledger.values import GpuConstraint
-from providers.base import quarantine
 from providers.sandbox.vast.cloud import VastSandbox
 from tests.support.interposed import alive, dying
 from tests.support.matrix import every_cloud, on_clouds

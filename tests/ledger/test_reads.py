@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import DBAPIError
 
+from ledger.accounts import held
 from ledger.accruals import billable_instances
 from ledger.audit import ping, read_books, values_of
 from ledger.db import Database
@@ -216,22 +217,23 @@ async def test_rows_of_a_session(db: Database) -> None:
         assert [g.id for g in await open_grants(tx, session.request_id)] == [spare.id]
         assert await next_numbers(tx, session.request_id, "create") == (3, 3)
         assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
-        assert await open_instances(tx, "vast", "acct-1") == []  # One was never sent, the other is gone.
+        assert await open_instances(tx, "vast") == []  # One was never sent, the other is gone.
         assert await billable_instances(tx) == []
 
 
-async def test_rows_of_an_account(db: Database) -> None:
+async def test_rows_of_a_cloud(db: Database) -> None:
     async with db.write() as tx:
         live = await rows.instance(tx, InstanceState.LIVE)
-        await rows.instance(tx, InstanceState.LIVE, account="acct-2")
+        other = await rows.instance(tx, InstanceState.LIVE, account="acct-2")
         unknown = await rows.instance(tx, InstanceState.UNKNOWN)
         stray = await rows.stray(tx, of=live)
         await rows.stray(tx, StrayState.GONE)
-        await rows.stray(tx, account="acct-2")
+        foreign = await rows.stray(tx, account="acct-2")
     async with db.read() as tx:
-        assert {i.id for i in await open_instances(tx, "vast", "acct-1")} == {live.id, unknown.id}
+        assert {i.id for i in await open_instances(tx, "vast")} == {live.id, other.id, unknown.id}
         assert len(await billable_instances(tx)) == 2
-        assert [s.id for s in await open_strays(tx, "vast", "acct-1")] == [stray.id]
+        assert {s.id for s in await open_strays(tx, "vast")} == {stray.id, foreign.id}
+        assert [(one.account, one.count) for one in await held(tx)] == [("acct-1", 3), ("acct-2", 2)]
         assert set(await instances_by_label(tx, [live.label, "none"])) == {live.label}
         assert await instances_by_label(tx, []) == {}
 

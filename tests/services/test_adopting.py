@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from decimal import Decimal
+from typing import cast
 
 from bot.rules.labels import LabelKey
 from bot.services import adopting, recovery, sweep
@@ -14,11 +15,13 @@ from ledger.db import Database
 from ledger.lookups import waiting_strays
 from ledger.models import Stray
 from ledger.states import InstanceState, SessionState, StrayState
-from ledger.values import Actor, ActorKind, new_id
+from ledger.values import Actor, ActorKind, cents, new_id
+from providers.base import NotSeen, ObservedInstance, Provider
 from providers.sandbox.engine import SandboxTiming
 from tests.services.test_recovery import rent, rowless
 from tests.support.clock import SteppedClock
-from tests.support.world import ALICE, BOB, World, facts, world
+from tests.support.interposed import InFront
+from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts, world
 
 ADA = Actor(ActorKind.OPERATOR, "ada")
 
@@ -58,6 +61,56 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
         assert not await recovery.is_on(tx)
     await w.run(7200, 1800)
     assert w.alive() == []
+
+
+async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_is_ended(w: World) -> None:
+    stray = await rowless(w)
+
+    async def say(actor: Actor, owner: Actor = ALICE, amount: str | None = None) -> Reply:
+        word = Adopt(stray.id, Decimal(12), facts(actor), owner, "it trains", "C0GPU", amount)
+        return await adopting.adopt_stray(w.ctx, word)
+
+    own = await say(BOB, BOB)
+    assert (own.code, "strays condemn" in own.sentence) == ("requester", True)
+    w.tune(confirm_above_usd=Decimal(0))
+    asked = await say(BOB)
+    assert asked.code == "amount_needed"
+    expected = cents(stray.price_usd_h * 12)
+    w.tune(budgets={"global": {"monthly": Decimal("0.01")}}, two_approvers_above_usd=Decimal(0))
+    assert (await say(BOB, amount="1")).code == "amount_mismatch"
+    assert (await say(BOB, amount=str(expected))).code == "first_of_two"
+    assert (await say(BOB, amount=str(expected))).code == "already_voted"
+    over = await say(CAROL, amount=str(expected))
+    assert (over.code, "strays condemn" in over.sentence) == ("over_budget", True)
+    books = await w.books()
+    assert (books.instances, books.approvals, [one.state for one in books.strays]) == ((), (), [StrayState.QUARANTINED])
+    w.tune(budgets={"global": {"monthly": Decimal(100)}})
+    assert (await say(CAROL, DAVE, str(expected))).code == "first_of_two"  # For somebody else: another question.
+    w.clock.advance(30)
+    assert (await say(CAROL, amount=str(expected))).code == "adopted"
+    books = await w.books()
+    assert sorted(one.approver for one in books.approvals) == sorted((BOB.ref, CAROL.ref))
+    assert [one.required_approvals for one in books.requests] == [2]
+
+
+async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: World) -> None:
+    stray = await rowless(w)
+
+    class Meanwhile(InFront):
+        async def get(self, ref: str) -> ObservedInstance | NotSeen:
+            await recovery.condemn(w.ctx.db, stray.id, ADA, "not ours any more", w.clock.now())
+            return await self.inner.get(ref)
+
+    inner = w.ctx.providers["vast"]
+    w.wrap("vast", lambda one: cast("Provider", Meanwhile(one)))
+    assert (await keep(w, stray.id)).code == "stale"
+    books = await w.books()
+    assert ([one.state for one in books.strays], books.instances) == ([StrayState.CONDEMNED], ())
+    w.wrap("vast", lambda _: inner)
+    other = await rowless(w)
+    codes = {one.code for one in await asyncio.gather(keep(w, other.id), keep(w, other.id))}
+    assert codes == {"adopted", "stale"}
+    assert len((await w.books()).instances) == 1
 
 
 async def test_from_an_empty_database_all_is_found_by_its_label(sqlite_db: Database, clock: SteppedClock) -> None:

@@ -1,6 +1,8 @@
-"""An instance of ours without a row: nothing is bought and nothing dies until an operator has spoken, or it is gone."""
+"""An instance of ours without a row: nothing is bought, and no look ends anything, until an operator has spoken."""
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 import pytest
 
@@ -95,18 +97,59 @@ async def test_every_door_says_with_one_sentence_why_nothing_moves_and_what_ends
     assert "Recovery" not in (await w.end(request_id)).sentence
 
 
-async def test_nothing_is_ended_meanwhile(w: World) -> None:
-    request_id = await w.running(candidates=("vast",))
-    twin = rent(w, (await w.books()).instances[0].name)
+async def test_meanwhile_a_look_ends_nothing_and_people_and_approved_ends_do(w: World) -> None:
+    ended = await w.running(candidates=("vast",))
+    over = await w.running(candidates=("vast",), hours=Decimal(1))
+    broken = await w.running(candidates=("vast",))
+    view = await w.view(broken)
+    assert view.instances[0].ref is not None
+    twin = rent(w, view.instances[0].name)
     stray = await rowless(w)
-    await w.end(request_id)
+    w.clouds["vast"].disturb(view.instances[0].ref, "offline")
+    await w.end(ended)
     await w.run(180, 30)
+    assert len(w.alive()) == 4
+    assert (await states(w, ended))[0] is SessionState.TERMINATED
+    await w.run(3600, 300)
+    await w.run(120, 30)
+    assert (await states(w, over))[0] is SessionState.TERMINATED
     assert len(w.alive()) == 3
-    assert await states(w, request_id) == (SessionState.TERMINATING, InstanceState.TERMINATING)
+    assert await states(w, broken) == (SessionState.RUNNING, InstanceState.TERMINATING)
     await recovery.condemn(w.ctx.db, stray.id, ADA, "a test", w.clock.now())
     await w.run(300, 30)
-    assert w.alive() == []
-    assert {row.ref for row in (await w.books()).strays if row.state is StrayState.GONE} == {twin, stray.ref}
+    gone = {row.ref for row in (await w.books()).strays if row.state is StrayState.GONE}
+    assert {twin, stray.ref} <= gone
+
+
+async def test_somebodys_unnamed_instance_is_not_the_one_that_went_and_pages_come_unsighted(w: World) -> None:
+    rent(w, "")  # Made by hand, without a name.
+    stray = await rowless(w)
+    w.arm("list_garbage", "vast", None)
+    await w.run(3600, 1800)  # Nothing is seen of it, and the operators are told all the same.
+    assert w.board.kinds(stray.id) == ["stray.found", "operator.page", "operator.page"]
+    w.engine.faults.disarm("vast")
+    w.clouds["vast"].disturb(stray.ref, "vanish")
+    await w.run(120, 30)
+    assert [row.state for row in (await w.books()).strays] == [StrayState.GONE]
+    assert not await recovery.now_on(w.ctx.db)
+
+
+async def test_a_tripped_breaker_still_writes_down_what_is_there_and_operators_end_what_it_spared(w: World) -> None:
+    w.tune(max_open_requests_per_user=50)
+    for _ in range(4):
+        await w.running(candidates=("vast",))
+    twins = {rent(w, row.name) for row in (await w.books()).instances}  # More than one look may end.
+    lost = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
+    await w.run(120, 30)
+    found = {row.ref: row for row in (await w.books()).strays}
+    assert {ref: found[ref].state for ref in twins} == dict.fromkeys(twins, StrayState.SEEN)
+    assert found[lost].state is StrayState.QUARANTINED
+    assert await recovery.now_on(w.ctx.db)
+    for ref in (*twins, lost):
+        assert (await recovery.condemn(w.ctx.db, found[ref].id, ADA, "doubled", w.clock.now())).ok
+    await w.run(180, 30)
+    assert {row.state for row in (await w.books()).strays} == {StrayState.GONE}
+    assert len(w.alive()) == 4
 
 
 async def test_it_is_over_when_the_instance_is_gone(w: World) -> None:

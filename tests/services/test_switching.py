@@ -10,14 +10,15 @@ from typing import cast
 import pytest
 
 from bot.rules.switching import Order
-from bot.services import sessions, switching
+from bot.services import sessions, sweep, switching
 from bot.services.commands import Done, Reply, Switch
 from ledger.models import Instance, Session
+from ledger.moves import move
 from ledger.states import GrantState, InstanceState, SessionState
-from ledger.values import Actor
+from ledger.values import SYSTEM, Actor
 from ledger.writes import amend
 from providers import profile
-from providers.base import Provider
+from providers.base import Listing, Provider
 from providers.errors import NoCapacity, Unavailable
 from tests.support.interposed import InFront
 from tests.support.world import ALICE, DAVE, World, facts
@@ -214,3 +215,65 @@ async def test_an_order_that_is_due_for_nothing_is_given_back(w: World) -> None:
         await amend(tx, Instance, instance.id, due_at=w.clock.now() - timedelta(seconds=1))
     assert await switching.switch_due(w.ctx) == 1
     assert (await now(w))[1].due_at is None
+
+
+class Late(InFront):
+    """A look whose answer comes after others have been taken over."""
+
+    held: Listing | None = None
+
+    async def list(self) -> Listing:
+        found, self.held = self.held, None
+        return found or await self.inner.list()
+
+
+async def test_a_look_that_answers_late_starts_nothing_and_a_stop_replaces_a_start(w: World) -> None:
+    cloud = stoppable(w)
+    w.wrap(cloud, lambda inner: cast("Provider", Late(inner)))
+    late = cast("Late", w.ctx.providers[cloud])
+    request_id = await w.running(candidates=(cloud,))
+    await order(w, request_id, Order.STOP)
+    before = await late.inner.list()
+    await w.run(60, 20)
+    late.held = before
+    await sweep.observe(w.ctx, cloud)
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.status) == (SessionState.STOPPED, InstanceState.STOPPED, "stopped")
+    assert (await order(w, request_id, Order.START)).code == "ordered"
+    late.held = before
+    await sweep.observe(w.ctx, cloud)
+    assert (await now(w))[1].state is InstanceState.STOPPED
+    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.VOID]
+    await w.run(20, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
+
+
+async def test_a_stop_that_follows_a_start_which_the_cloud_took_stops_it_again(w: World) -> None:
+    request_id = await stopped(w)
+    await order(w, request_id, Order.START)
+    await switching.switch_due(w.ctx)
+    assert (await order(w, request_id, Order.STOP)).code == "ordered"
+    w.clock.advance(5)
+    await sweep.observe(w.ctx, (await now(w))[1].cloud)
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.LIVE, "stop")
+    await w.run(120, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.wanted) == (SessionState.STOPPED, InstanceState.STOPPED, None)
+
+
+async def test_what_runs_again_without_having_been_seen_to_start_can_be_stopped(w: World) -> None:
+    """Rows as a service of before this check has left them: the session stopped, the instance live, a start wanted."""
+    request_id = await stopped(w)
+    async with w.ctx.db.write() as tx:
+        row = (await now(w))[1]
+        await move(tx, Instance, row.id, InstanceState.LIVE, at=w.clock.now(), actor=SYSTEM)
+        await amend(tx, Instance, row.id, reachable_at=None)
+    assert (await order(w, request_id, Order.START)).code == "ordered"
+    await w.run(120, 20)
+    session, instance = await now(w)
+    assert (session.state, instance.state, instance.wanted) == (SessionState.RUNNING, InstanceState.LIVE, None)
+    assert [g.state for g in (await w.books()).grants if g.kind == "start"] == [GrantState.USED]
+    assert (await order(w, request_id, Order.STOP)).code == "ordered"

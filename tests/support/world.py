@@ -24,6 +24,7 @@ from bot.services import (
     measured,
     metering,
     outbox,
+    overlooked,
     requests,
     rolling,
     sessions,
@@ -198,6 +199,8 @@ class World:
         done += await deadlines.deadlines_due(self.ctx)
         done += await metering.accrue_due(self.ctx)
         await rolling.roll_due(self.ctx)
+        if not again:
+            await overlooked.overlooked_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await sweep.observe(self.ctx, cloud)).urgent

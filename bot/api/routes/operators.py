@@ -118,6 +118,9 @@ class AdoptIn(In):
     )
     owner: Annotated[str, Field(max_length=90)] = ""
     reason: Annotated[str, Field(max_length=500)] = ""
+    amount: Annotated[str, Field(max_length=40)] | None = Field(
+        default=None, description="The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
+    )
 
 
 class LookedOut(Out):
@@ -193,7 +196,7 @@ async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> D
 
 @router.post("/strays/{stray}/adopt", response_model=Done, responses=refusals(404, 409))
 async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: Repeat) -> Any:
-    """Keep a waiting instance as a session, with an approval of one's own. Its hours count from now."""
+    """Keep a waiting instance as a session: an approval like that of a request. Its hours count from now."""
     ctx = desk.ctx
 
     async def keep(name: str) -> tuple[int, Done]:
@@ -202,9 +205,11 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
             raise Refused(Reply(False, "bad_word", str(error))) from error
-        command = Adopt(stray, hours, DeciderFacts(who.actor), owner, body.reason, desk.settings.channel, name)
+        decider, channel = DeciderFacts(who.actor), desk.settings.channel
+        command = Adopt(stray, hours, decider, owner, body.reason, channel, body.amount, name)
         reply = await adopt_stray(ctx, command)
-        return 200, done(reply, url=f"/api/v1/sessions/{reply.data.get('session_id', '')}")
+        session = reply.data.get("session_id")
+        return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
 
     return await once(desk, who, key, f"POST /strays/{stray}/adopt {body.model_dump_json()}", keep)
 

@@ -77,7 +77,8 @@ def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
     for stray in books.strays:
         alive = any(i["ref"] == stray.ref and i["cloud"] == stray.cloud and i["alive"] for i in truth["instances"])
         adopted = any(row.id == stray.instance_id and row.live_at and row.ref == stray.ref for row in books.instances)
-        if stray.state is StrayState.GONE and alive and not adopted:
+        followed = (stray.cloud, stray.ref) in strays  # Under another key of the same account.
+        if stray.state is StrayState.GONE and alive and not adopted and not followed:
             found.append(
                 Violation("closed means gone", stray.id, f"the stray {stray.ref} is alive but recorded as gone")
             )

@@ -125,6 +125,8 @@ def push_body(spec: InstanceSpec, owner: str, timeout: int, now: datetime) -> di
         raise InvalidSpec(
             CLOUD, f"a kaggle name is {SLUG_MIN} to {SLUG_MAX} of letters, digits and single hyphens, such as run-7f3c"
         )
+    if not REF.fullmatch(f"{owner}/{slug}/1"):
+        raise InvalidSpec(CLOUD, "kaggle has user names of up to 64 letters, digits, hyphens and underscores")
     if not spec.onstart.strip():
         raise InvalidSpec(CLOUD, "kaggle runs a program and nothing else; give the commands to run")
     return {
