@@ -45,9 +45,9 @@ class Adopt:
     owner: Actor
     reason: str
     channel: str
-    typed_amount: str | None = None
     #: What names the call; the same call again adopts nothing. Empty where nobody repeats one.
     key: str = ""
+    typed_amount: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from providers.registry import sandboxes
 from providers.sandbox.app import build_app
 from providers.sandbox.engine import SandboxTiming
 from tests.cli.test_commands import elsewhere
+from tests.support import rows
 from tests.support.serving import serving
 
 BOT_TOKEN, APP_TOKEN, SIGNING = "xoxb-doctor-123456", "xapp-doctor-123456", "0123456789abcdef0123"
@@ -129,8 +130,12 @@ async def test_the_ledger_is_looked_at_and_left_alone(monkeypatch: pytest.Monkey
     empty = by_area(await examine(offline=True))["ledger"][0]
     assert (empty.grade, empty.do) == (Grade.NOTE, "gpu-shopper db upgrade")
     await upgrade(db)
-    await db.close()
     assert by_area(await examine(offline=True))["ledger"][0].grade is Grade.GOOD
+    async with db.write() as tx:
+        await rows.stray(tx)
+    await db.close()
+    (lost,) = [one for one in by_area(await examine(offline=True))["vast"] if one.grade is Grade.BAD]
+    assert ("another key" in lost.sentence, lost.do) == (True, "set VAST_API_KEY")
     (folder / "gpu-shopper.db").chmod(0o644)
     loose = by_area(await examine(offline=True))["ledger"][0]
     assert loose.grade is Grade.BAD

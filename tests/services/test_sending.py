@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from bot.rules.bootstrap import bootstrap
 from ledger.states import InstanceState
 from ledger.values import Grant
 from providers import profile
-from providers.base import InstanceSpec, Provider
+from providers.base import InstanceSpec, Listing, ObservedInstance, Provider
 from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
 from tests.support.interposed import InFront, Noting, noting
 from tests.support.world import World
@@ -84,3 +85,25 @@ async def test_an_image_that_a_person_chose_keeps_its_own_command(w: World) -> N
     await w.settle()
     (spec,) = cast("Noting", w.ctx.providers["runpod"]).specs
     assert (spec.image, spec.onstart, spec.env["DATA_DIR"]) == ("vllm/vllm-openai:v0.9", "", "/root/data")
+
+
+class LongOwner(InFront):
+    """The same account at Kaggle, whose user name has 60 characters."""
+
+    def _named(self, one: ObservedInstance) -> ObservedInstance:
+        return replace(one, ref=f"{'m' * 60}/{one.ref.partition('/')[2]}")
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        return self._named(await self.inner.create(spec, grant))
+
+    async def list(self) -> Listing:
+        found = await self.inner.list()
+        return replace(found, items=tuple(map(self._named, found.items)))
+
+
+async def test_the_longest_id_is_written_down(w: World) -> None:
+    w.wrap("kaggle", lambda inner: cast("Provider", LongOwner(inner)))
+    request_id = await w.approved(candidates=("kaggle",))
+    await w.settle()
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, len(row.ref or "") > 64) == (InstanceState.LIVE, True)

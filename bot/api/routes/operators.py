@@ -206,7 +206,7 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
         except (BadWord, BadHolder) as error:
             raise Refused(Reply(False, "bad_word", str(error))) from error
         decider, channel = DeciderFacts(who.actor), desk.settings.channel
-        command = Adopt(stray, hours, decider, owner, body.reason, channel, body.amount, name)
+        command = Adopt(stray, hours, decider, owner, body.reason, channel, name, body.amount)
         reply = await adopt_stray(ctx, command)
         session = reply.data.get("session_id")
         return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
