@@ -72,7 +72,7 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
         admin = frozenset(Scope) - {Scope.APPROVALS_WRITE}
         here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, admin)))
         async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
-            assert (await Tools(Door(http)).cancel(others)).startswith("Refused (scope_missing)")
+            assert (await Tools(Door(http)).cancel(others)).startswith("Refused (not_yours)")
         assert (await w.view(others)).request.state is RequestState.PENDING
         assert (await w.view(own)).request.state is RequestState.CANCELLED
 

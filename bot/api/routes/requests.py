@@ -165,7 +165,7 @@ async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Do
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
         if not await access.may_cancel(tx, desk.ctx.policy, who, row):
-            sentence = f"This key lacks the scope {Scope.APPROVALS_WRITE}, and the request is not yours."
-            raise Refused(Reply(False, "scope_missing", sentence))
+            sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
+            raise Refused(Reply(False, "not_yours", sentence))
     reply = await approvals.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")
