@@ -89,7 +89,10 @@ def _billed_until(row: Instance, now: datetime) -> datetime:
 
 
 def _listed_until(row: Instance | Stray, now: datetime) -> datetime:
-    return min([*map(datetime.fromisoformat, row.absent_at), now])
+    try:
+        return min([*map(datetime.fromisoformat, row.absent_at), now])
+    except ValueError:
+        return now  # Whoever follows it tells the operators; what it costs, and the others, is booked meanwhile.
 
 
 def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
