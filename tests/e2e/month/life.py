@@ -44,6 +44,7 @@ PACE_S: Mapping[str, float] = {
     "disks": 600,
     "host-keys": 14400,
     "agents": 140,
+    "overlooked": 1800,
     "metering": 600,
     "rollup": 600,
     "seals": 10800,
@@ -64,7 +65,10 @@ WORKS_ON: Mapping[str, tuple[type, frozenset[object]]] = {
     "unclear-creates": (Instance, frozenset({InstanceState.UNKNOWN})),
     "terminations": (Instance, frozenset({InstanceState.TERMINATING})),
     "orders": (Instance, frozenset(SWITCHABLE)),
-    "deadlines": (Session, frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})),
+    "deadlines": (
+        Session,
+        frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}),
+    ),
     "outbox": (Notification, frozenset({NotificationState.PENDING})),
 }
 #: A cloud where nothing is held is listed this often, because nothing is to be seen there.
