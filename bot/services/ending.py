@@ -88,13 +88,13 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
             await release(tx, Instance, held, due_at=held_until)
         ctx.hints.outbox.set()
         return
-    acked_at, problem = row.terminate_acked_at, ""
+    acked_at, problem, unreachable = row.terminate_acked_at, "", False
     try:
         if row.ref is None:
             raise ValueError(f"{row.id} is ending but has no id at its cloud")
         provider = ctx.providers.get(row.cloud)
         if provider is None or provider.account != row.account:
-            problem = "the account that it runs in is not set up here now"
+            unreachable = True
         else:
             await provider.terminate(row.ref)
             acked_at = acked_at or ctx.clock.now()
@@ -110,7 +110,8 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
         await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), terminate_acked_at=acked_at)
-        if waiting_s > ctx.timing.terminate_page_s:
+        # Of an account that is not set up here the operators hear once for all of its instances (see `overlooked`).
+        if waiting_s > ctx.timing.terminate_page_s and not unreachable:
             await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
 
 

@@ -254,8 +254,8 @@ async def test_what_the_cloud_lost_is_told_when_it_is_proved(db: Database, clock
     ("slack", "who", "verb", "code", "why"),
     [
         (Slack.WELL, "alice", "done {} success", "completed", "The work is done, its owner says."),
-        (Slack.WELL, "bob", "terminate {}", "asked", "Ended on request."),
-        (Slack.AWAY, "bob", "terminate {}", "asked", "Ended on request."),
+        (Slack.WELL, "bob", "terminate {} now", "asked", "Ended on request."),
+        (Slack.AWAY, "bob", "terminate {} now", "asked", "Ended on request."),
     ],
     ids=["done", "operator", "operator-owner-away"],
 )
@@ -266,8 +266,8 @@ async def test_an_end_by_somebodys_word_is_at_once(
         await s.to(s.now + timedelta(minutes=50))
         row = await s.session()
         await s.stage.command(who, f"/gpu {verb.format(row.id)}")
+        await s.work()  # Somebody else's word waits until its owner was told, or somebody in their place.
         assert s.rented().ended_at == s.now
-        await s.work()
         if who == "bob":
             told = s.heard[reached(slack)][0].text
             assert why in told
