@@ -186,6 +186,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "other_certificate_sha256": "Another certificate that was named since; do not trust it.",
     "outcome": "What became of it, in words.",
     "override_id": "The request for more hours that is decided first.",
+    "override_state": "How that request stands: pending, approved, rejected, expired or cancelled.",
     "owner": "Whose it is.",
     "ApiKeyIn.owner": "Who answers for a program: a Slack id or operator:ada.",
     "owners": "What each owner spent.",

@@ -121,6 +121,7 @@ class RequestOut(RequestSummary):
     waiting: Waiting | None
     parent_id: str | None
     override_id: str | None
+    override_state: str | None
     session_id: str | None
     held: str = ""
 

@@ -52,6 +52,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate) -> RequestO
         waiting=_waiting(view, asked(policy, mandate)) if request.state is RequestState.PENDING else None,
         parent_id=request.parent_id,
         override_id=view.override.id if view.override else None,
+        override_state=view.override.state if view.override else None,
         session_id=view.session.id if view.session else None,
         held=recovery.of_request(view),
     )

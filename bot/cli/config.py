@@ -5,6 +5,7 @@ Values are never shown.
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import sys
@@ -14,6 +15,7 @@ from typing import Annotated
 
 import typer
 from dotenv import dotenv_values
+from dotenv.parser import parse_stream
 
 from bot import vault
 from bot.cli.asking import Json
@@ -63,7 +65,7 @@ def set_(
         fail(f"{variable} is one line of printable ASCII; copy it again.", 2)
     if keyring:
         _at_keyring(lambda: vault.store(variable, value))
-    _write({**_read(), variable: vault.REFERENCE if keyring else value})
+    _write(variable, vault.REFERENCE if keyring else value)
     where = "the keyring" if keyring else FILE.resolve()
     typer.echo(f"{variable} is stored in {where}; gpu-shopper doctor tries it.")
 
@@ -76,7 +78,7 @@ def unset(name: Name) -> None:
         fail(f"{variable} is not in {FILE.resolve()}.")
     if kept[variable] == vault.REFERENCE:
         _at_keyring(lambda: vault.forget(variable))
-    _write({key: value for key, value in kept.items() if key != variable})
+    _write(variable, None)
     typer.echo(f"{variable} is forgotten.")
 
 
@@ -121,9 +123,21 @@ def _read() -> dict[str, str]:
     return {key: value or "" for key, value in dotenv_values(FILE, interpolate=False).items()}
 
 
-def _write(kept: Mapping[str, str]) -> None:
-    """Replace the file as a whole: a reader sees the old one or the new one, and nobody else sees either."""
-    lines = [f"{key}='{_quoted(value)}'\n" for key, value in kept.items()]
+def _write(variable: str, value: str | None) -> None:
+    """Set one variable, or drop it, and keep every other line as it is, comments too.
+
+    The file is replaced as a whole: a reader sees the old one or the new one, and nobody else sees either.
+    """
+    line = f"{variable}='{_quoted(value)}'\n" if value is not None else ""
+    lines, said = [], False
+    for one in parse_stream(io.StringIO(FILE.read_text(encoding="utf-8") if FILE.exists() else "")):
+        text = one.original.string
+        if one.key == variable:
+            text = text[: len(text) - len(text.lstrip())] + ("" if said else line)
+            said = True
+        lines.append(text)
+    if not said and line:
+        lines.append(line if not lines or lines[-1].endswith("\n") else f"\n{line}")
     draft = FILE.with_name(f".env.{secrets.token_hex(4)}")
     try:
         handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)

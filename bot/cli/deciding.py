@@ -25,6 +25,7 @@ AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
 @approve_app.command()
 def approve(
     request: Named,
+    option: Annotated[str, typer.Argument(help="Which option: its number or its offer id, as with --offer.")] = "",
     offer: Annotated[str, typer.Option(help="Which option: its number or its offer id.")] = "",
     amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
     cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
@@ -33,9 +34,11 @@ def approve(
     as_json: Json = False,
 ) -> None:
     """Approve one option. On a terminal the options are shown and the choice and the amount are asked for."""
+    if option and offer and option != offer:
+        fail(f"{option!r} and --offer {offer!r} are two choices; say one.", 2)
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
-    done = spoken(lambda door: _approve(door, plain_id(request), offer, said, as_json=as_json))
+    done = spoken(lambda door: _approve(door, plain_id(request), offer or option, said, as_json=as_json))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
 

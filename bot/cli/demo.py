@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 from functools import partial
+from pathlib import Path
 
 import typer
 
@@ -63,7 +66,7 @@ async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
         out("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.\n")
         out("  The same as a program or at another terminal, as Alice too, with a key of this run alone:\n")
         out(f"export {URL}={running.ctx.node_url} {KEY}={key}\n")
-        out(f"  then  gpu-shopper inventory --gpu 4090   and   {running.ctx.node_url}/docs  for the REST API.")
+        out(f"  then  {_program()} inventory --gpu 4090   and   {running.ctx.node_url}/docs  for the REST API.")
         out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
         await stopping.wait()
         out("  Stopping.")
@@ -82,3 +85,8 @@ async def _headless(seed: int) -> int:
     except TimeoutError as error:
         console(stderr=True).print(f"The walk did not end in time: {error}", style="red", markup=False)
         return 1
+
+
+def _program() -> str:
+    """How this program is called at another terminal: by its name, where the shell finds that."""
+    return "gpu-shopper" if shutil.which("gpu-shopper") else str(Path(sys.argv[0]).resolve())

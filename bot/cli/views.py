@@ -10,6 +10,7 @@ from bot.api.endpoints import NodeApiOut, Ssh
 from bot.api.schemas import RequestOut, RequestSummary, SessionOut
 from bot.rules.wording import hours, kept, rate, unreconciled, usd
 from bot.services.told import TextTable, Told
+from ledger.states import RequestState
 from ledger.values import short_id
 from providers import known, profile
 
@@ -52,7 +53,8 @@ def told_request(one: RequestOut) -> Told:
     said = [f"#{option.rank} {option.hold}." for option in one.options if option.hold]
     said += [one.reason and f"Reason: {one.reason}", one.outcome]
     if one.override_id:
-        said.append(f"The override for more hours is request {short_id(one.override_id)}; it is decided first.")
+        so = "it is decided first" if one.override_state == RequestState.PENDING else f"it is {one.override_state}"
+        said.append(f"The override for more hours is request {short_id(one.override_id)}; {so}.")
     if one.waiting:
         named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups])
         who = named or "nobody yet; the policy names no approver"

@@ -63,6 +63,17 @@ def test_a_credential_is_stored_for_its_owner_alone(folder: Path) -> None:
     assert "VAST_API_KEY" not in file.read_text()
 
 
+def test_every_other_line_of_the_file_stays(folder: Path) -> None:
+    file = folder / ".env"
+    file.write_text("# Clouds\nVAST_API_KEY=old\n\n# GPU_SHOPPER_PORT=3000\nexport A='b' # why\nVAST_API_KEY=older")
+    assert run("set", "vastai-key", "new").exit_code == 0
+    assert run("set", "runpod-key", "two").exit_code == 0
+    kept = "\n# GPU_SHOPPER_PORT=3000\nexport A='b' # why\n"
+    assert file.read_text() == f"# Clouds\nVAST_API_KEY='new'\n{kept}RUNPOD_API_KEY='two'\n"
+    assert run("unset", "vastai-key").exit_code == 0
+    assert file.read_text() == f"# Clouds\n{kept}RUNPOD_API_KEY='two'\n"
+
+
 @pytest.mark.parametrize(("name", "value"), [("nothing", "x"), ("vastai-key", "a\nb"), ("vastai-key", "\u00e9")])
 def test_what_cannot_be_stored(folder: Path, name: str, value: str) -> None:
     assert run("set", name, value).exit_code == 2
