@@ -127,7 +127,9 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
     """Reads only: a ledger that is not there yet is made by `serve`."""
     file = settings.sqlite_file
     if file is not None and not file.exists():
-        yield Finding("ledger", Grade.NOTE, f"{file} is not there yet; the first start makes it")
+        yield Finding(
+            "ledger", Grade.NOTE, f"{file} is not there yet; gpu-shopper db upgrade or the first serve makes it"
+        )
         return
     try:
         if file is not None:

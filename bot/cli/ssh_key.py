@@ -18,12 +18,13 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Your public 
 
 @app.command()
 def add(
-    file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub.")],
+    file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.")],
     as_json: Json = False,
 ) -> None:
     """Register or replace the key; machines that are created from now on accept it."""
     try:
-        text = Path(file).expanduser().read_text(encoding="utf-8").strip()
+        pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
+        text = file if pasted else Path(file).expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         fail(f"{file} cannot be read: {error}.", 2)
     if "PRIVATE KEY" in text:

@@ -195,6 +195,8 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
     assert other.ok
     await t.w.settle()
     key = ["keys", "create", "atlas", "--owner", "UCAROL"]
+    t.far()
+    assert "is registered" in await t.good("ssh-key", "add", KEY_LINE)
     for arguments in (
         ("requests",),
         ("requests", "--json"),
@@ -207,11 +209,15 @@ async def test_here_and_elsewhere_print_the_same(terminal: Terminal) -> None:
         ("session", "zzzzzz"),
         ("request", "../keys"),
         ("approve", request_id, "--offer", "1"),
+        ("approve", request_id, "1"),
+        ("approve", request_id, "1", "--offer", "2"),
         ("reject", request_id),
         ("cancel", request_id),
         ("provision", "--gpu", "RTX9999", "--hours", "2"),
         ("provision", "4090", "2h", "--hours", "2"),
         ("provision",),
+        ("ssh-key", "add", "ssh-ed25519 nonsense"),
+        ("ssh-key", "add", KEY_LINE),
         ("ssh-key", "show"),
         ("audit", request_id),
         ("runs", "list"),
@@ -237,6 +243,10 @@ def _untimed(answer: tuple[int, str, str]) -> tuple[int, str, str]:
     code, out, err = answer
     lines = [line for line in out.splitlines() if "so far" not in line and "cost_usd" not in line and "$0." not in line]
     return code, "\n".join(lines), err
+
+
+#: A public key as people paste it.
+KEY_LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop"
 
 
 async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: Path) -> None:
