@@ -9,7 +9,8 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.doors import Whose
-from ledger.models import Delegation, Event
+from ledger.lookups import noted_before
+from ledger.models import Delegation
 
 
 async def standing_in(tx: AsyncSession, delegate: Whose, now: datetime) -> list[Delegation]:
@@ -34,11 +35,8 @@ async def in_force(tx: AsyncSession, of: Whose | None, now: datetime) -> Sequenc
 
 async def said_before(tx: AsyncSession, delegator: Whose, key: str, since: datetime) -> bool:
     """Whether the call that `key` names has named or taken back a delegate already."""
-    if not key:
-        return False
     mine = select(Delegation.id).where(delegator.where(Delegation.delegator))
-    rows = await tx.scalars(select(Event.data).where(Event.subject.in_(mine), Event.at > since))
-    return any(data.get("key") == key for data in rows)
+    return await noted_before(tx, mine, key, since) is not None
 
 
 async def end_delegations(tx: AsyncSession, ids: Sequence[str], by: str, now: datetime) -> None:

@@ -115,12 +115,6 @@ async def keep_answer(tx: AsyncSession, key: str, status: int, answer: dict[str,
     await tx.execute(kept.values(status=status, answer=answer))
 
 
-async def noted_before(tx: AsyncSession, subject: str, key: str, since: datetime) -> Event | None:
-    """The journal row in which a call that carries this key was noted with what it did to a subject."""
-    rows = await tx.scalars(select(Event).where(Event.subject == subject, Event.at > since))
-    return next((one for one in rows if one.data.get("key") == key), None)
-
-
 async def forget_answers(tx: AsyncSession, before: datetime) -> int:
     """Drop the stored answers that are older than this; returns how many there were."""
     gone = await tx.execute(delete(ApiAnswer).where(ApiAnswer.created_at < before).returning(ApiAnswer.key))

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Select, case, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.db import may_lock
@@ -367,7 +367,17 @@ async def done_before(
     if not key:
         return None
     mine = [subject, *await tx.scalars(select(Instance.id).where(Instance.session_id == subject))]
-    rows = await tx.scalars(select(Event).where(Event.subject.in_(mine), Event.kind.in_(list(kinds)), Event.at > since))
+    return await noted_before(tx, mine, key, since, kinds)
+
+
+async def noted_before(
+    tx: AsyncSession, subjects: Collection[str] | Select[Any], key: str, since: datetime, kinds: Collection[str] = ()
+) -> Event | None:
+    """The journal row, of these kinds or any, in which the call that `key` names noted what it did to a subject."""
+    if not key:
+        return None
+    noted = select(Event).where(Event.subject.in_(subjects), Event.at > since)
+    rows = await tx.scalars(noted.where(Event.kind.in_(list(kinds))) if kinds else noted)
     return next((one for one in rows if one.data.get("key") == key), None)
 
 

@@ -22,10 +22,9 @@ from bot.services.keeping import Adopt, Judged
 from bot.services.metering import accrue_stray
 from bot.services.offers import offer_to_json
 from bot.services.settling import adopt
-from ledger.doors import noted_before
 from ledger.events import record
 from ledger.locks import lock_stray
-from ledger.lookups import stray_by_id
+from ledger.lookups import noted_before, stray_by_id
 from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
@@ -94,7 +93,7 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
         return Reply(
             False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
         )
-    done = await noted_before(tx, stray.id, command.key, now - KEPT) if command.key else None
+    done = await noted_before(tx, [stray.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer.
         return Reply(True, "adopted", done.data["said"], {"session_id": done.data["session_id"]})
     if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:

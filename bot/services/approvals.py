@@ -21,9 +21,8 @@ from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
 from bot.services.offers import hold_hours
-from ledger.doors import noted_before
 from ledger.events import record
-from ledger.lookups import Ask, ask_by_token, ask_of_request
+from ledger.lookups import Ask, ask_by_token, ask_of_request, noted_before
 from ledger.models import Approval, Request
 from ledger.moves import StaleMove
 from ledger.reads import resolve
@@ -97,7 +96,7 @@ async def preview(ctx: Context, command: Decide) -> Reply:
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
     """How a call was answered whose process may have ended before it could say so; what followed since stands."""
-    row = await noted_before(tx, request_id, key, now - KEPT) if key else None
+    row = await noted_before(tx, [request_id], key, now - KEPT)
     return None if row is None else Reply(True, row.data["code"], row.data["said"], {"request_id": request_id})
 
 

@@ -32,8 +32,9 @@ from ledger.states import GrantState, NotificationKind, RequestState, SessionSta
 from ledger.values import Actor, ActorKind, GrantKind, JobRequest, new_id, short_id
 from ledger.writes import Tx, amend
 
-#: A session in one of these has an end that can be moved.
+#: The journal's word for an end that was moved inside what was approved.
 KEPT_ON = "session.kept"
+#: A session in one of these has an end that can be moved.
 EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 

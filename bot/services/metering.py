@@ -190,6 +190,7 @@ def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
 
 
 def rule_of(ctx: Context, row: Instance) -> BillingRule:
+    """How its cloud bills; the plainest rule for a cloud that is not set up here now."""
     provider = ctx.providers.get(row.cloud)
     return provider.capabilities.billing if provider else BillingRule()
 

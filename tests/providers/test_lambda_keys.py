@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
 
 from providers.errors import (
     AuthFailed,
@@ -17,24 +15,15 @@ from providers.errors import (
     UnexpectedResponse,
 )
 from providers.leftovers import Leaves
-from tests.contract.served import PUBLIC_KEY, Clouds, serving
-from tests.providers.cloud_served import Served, bench
+from tests.contract.served import PUBLIC_KEY
+from tests.providers.cloud_served import Served
+from tests.providers.lambda_served import cloud, clouds
+
+__all__ = ["cloud", "clouds"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MATERIAL = " ".join(PUBLIC_KEY.split()[:2])
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def clouds() -> AsyncIterator[Clouds]:
-    async with serving() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cloud(clouds: Clouds) -> AsyncIterator[Served]:
-    async with bench(clouds, "lambda", "/api/v1") as served:
-        yield served
 
 
 def key_names(cloud: Served) -> list[str]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from decimal import Decimal
 from itertools import pairwise
 
 import pytest
-import pytest_asyncio
 
 from providers.base import InstanceStatus, NotSeen
 from providers.errors import (
@@ -21,22 +19,13 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from tests.contract.served import LABEL, NAME, Clouds, banner, serving
-from tests.providers.cloud_served import Served, bench
+from tests.contract.served import LABEL, NAME, banner
+from tests.providers.cloud_served import Served
+from tests.providers.lambda_served import cloud, clouds
+
+__all__ = ["cloud", "clouds"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def clouds() -> AsyncIterator[Clouds]:
-    async with serving() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cloud(clouds: Clouds) -> AsyncIterator[Served]:
-    async with bench(clouds, "lambda", "/api/v1") as served:
-        yield served
 
 
 # ── pacing ───────────────────────────────────────────────────────────────────────────────────────

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from ledger.values import GpuConstraint
 from providers.base import InstanceStatus, ObservedInstance
-from tests.contract.served import Clouds, serving
-from tests.providers.cloud_served import Served, bench
+from tests.providers.cloud_served import Served
+from tests.providers.lambda_served import cloud, clouds
+
+__all__ = ["cloud", "clouds"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def clouds() -> AsyncIterator[Clouds]:
-    async with serving() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cloud(clouds: Clouds) -> AsyncIterator[Served]:
-    async with bench(clouds, "lambda", "/api/v1") as served:
-        yield served
 
 
 async def test_both_ways_to_give_the_key(cloud: Served) -> None:

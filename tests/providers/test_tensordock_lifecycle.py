@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
-import pytest_asyncio
 
 from providers.base import InstanceStatus, NotSeen, ObservedInstance
 from providers.errors import (
@@ -24,22 +22,13 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
-from tests.contract.served import LABEL, NAME, PUBLIC_KEY, Clouds, banner, serving
-from tests.providers.cloud_served import Served, bench
+from tests.contract.served import LABEL, NAME, PUBLIC_KEY, banner
+from tests.providers.cloud_served import Served
+from tests.providers.tensordock_served import cloud, clouds
+
+__all__ = ["cloud", "clouds"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def clouds() -> AsyncIterator[Clouds]:
-    async with serving() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cloud(clouds: Clouds) -> AsyncIterator[Served]:
-    async with bench(clouds, "tensordock", "/api/v2") as served:
-        yield served
 
 
 # ── create ───────────────────────────────────────────────────────────────────────────────────────

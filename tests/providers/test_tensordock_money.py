@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from decimal import Decimal
 
 import pytest
-import pytest_asyncio
 
 from providers.errors import (
     AuthFailed,
@@ -17,22 +15,12 @@ from providers.errors import (
     Unsupported,
 )
 from providers.registry import REGISTRY
-from tests.contract.served import Clouds, serving
-from tests.providers.cloud_served import Served, bench
+from tests.providers.cloud_served import Served
+from tests.providers.tensordock_served import cloud, clouds
+
+__all__ = ["cloud", "clouds"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def clouds() -> AsyncIterator[Clouds]:
-    async with serving() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cloud(clouds: Clouds) -> AsyncIterator[Served]:
-    async with bench(clouds, "tensordock", "/api/v2") as served:
-        yield served
 
 
 async def test_without_the_older_key_money_is_not_told(cloud: Served) -> None:

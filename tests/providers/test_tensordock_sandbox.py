@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
-from tests.contract.served import PUBLIC_KEY, Clouds, serving
-from tests.providers.cloud_served import Served, bench
+from tests.contract.served import PUBLIC_KEY
+from tests.providers.cloud_served import Served
+from tests.providers.tensordock_served import cloud, clouds
+
+__all__ = ["cloud", "clouds"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def clouds() -> AsyncIterator[Clouds]:
-    async with serving() as running:
-        yield running
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def cloud(clouds: Clouds) -> AsyncIterator[Served]:
-    async with bench(clouds, "tensordock", "/api/v2") as served:
-        yield served
 
 
 async def test_nodes_and_secrets(cloud: Served) -> None:
