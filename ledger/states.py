@@ -118,6 +118,8 @@ OPEN_INSTANCE = frozenset({_I.READY, _I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED
 #: Rows for which the cloud may be billing.
 BILLABLE_INSTANCE = frozenset({_I.LIVE, _I.STOPPED, _I.TERMINATING})
 LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S.TERMINATING})
+#: Sessions in which there is something to end.
+ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
 
 
 class NotificationKind(StrEnum):

@@ -14,6 +14,7 @@ from bot.cli.screen import agreed, at_terminal
 from bot.cli.telling import show as print_answer
 from bot.cli.views import end_question, told_session
 from bot.services.told import Told
+from ledger.states import ENDABLE_SESSION
 
 
 class _ShowsByDefault(TyperGroup):
@@ -32,9 +33,6 @@ app = typer.Typer(
 extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
     typer.Typer(add_completion=False) for _ in range(6)
 )
-
-#: States of a session in which there is something to end.
-ENDABLE = frozenset({"queued", "provisioning", "running", "stopped"})
 
 Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
 Ended = Annotated[
@@ -127,7 +125,7 @@ def shutdown(
 async def _shut_down(door: Door, named: str, *, asks: bool) -> Any:
     if asks:
         found = SessionOut.model_validate(await door.get(f"/sessions/{named}"))
-        if found.state in ENDABLE and not agreed(end_question(found)):
+        if found.state in ENDABLE_SESSION and not agreed(end_question(found)):
             typer.echo("Nothing has ended.")
             raise typer.Exit(1)
     return await door.delete(f"/sessions/{named}")

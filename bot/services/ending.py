@@ -15,13 +15,12 @@ from ledger.events import announce
 from ledger.lookups import open_instances_of_session
 from ledger.models import Instance, Request, Session
 from ledger.moves import move
-from ledger.states import InstanceState, NotificationKind, RequestState, SessionState
+from ledger.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.values import Actor, ActorKind, short_id
 from ledger.writes import Tx
 from providers.errors import ProviderError, Unsupported
 
 BATCH = 16
-ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ async def end_session(
         at=now,
         actor=actor,
         reason=sentence,
-        only_from=ENDABLE,
+        only_from=ENDABLE_SESSION,
         values=values,
     )
     await warning.refresh(tx, session, now)

@@ -11,7 +11,7 @@ from bot.rules.switching import Order
 from bot.services import access, holding, recovery, switching, warning
 from bot.services.commands import Done, Reply, Switch, Terminate
 from bot.services.context import Context
-from bot.services.ending import ENDABLE, end_session
+from bot.services.ending import end_session
 from bot.services.idempotency import KEPT
 from bot.services.interrupting import tell_ended_by
 from bot.services.metering import cost_now
@@ -29,7 +29,7 @@ from ledger.reads import (
     session_view,
     session_views,
 )
-from ledger.states import SessionState
+from ledger.states import ENDABLE_SESSION, SessionState
 from ledger.values import Actor, short_id
 from ledger.writes import Tx, amend
 from providers import profile
@@ -98,7 +98,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
     except LookupError as error:
         return Reply(False, "unknown_id", f"{error}.")
     held = holding.waiting(rows)
-    if session.state not in ENDABLE and not held:
+    if session.state not in ENDABLE_SESSION and not held:
         return _ending_already(session.id, session.state)
     clouds = sorted({row.cloud for row in rows} & ctx.providers.keys())
     lost = [profile.load(cloud).over for cloud in clouds]
@@ -171,7 +171,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             data = {"session_id": session.id}
             if not await access.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
-            if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE:
+            if not warning.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
                 return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
             if command.seen_end_s is not None and holding.waiting(held):

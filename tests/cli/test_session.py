@@ -15,6 +15,7 @@ from ledger.audit import Books, read_books
 from ledger.db import Database
 from ledger.states import RequestState, SessionState
 from migrations import run as schema
+from tests.cli.test_terminal import Person
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import sqlite_url
@@ -103,22 +104,31 @@ def test_the_ledger_that_tools_share_at_the_terminal(url: str, tmp_path: Path) -
     assert "no list of entries" in said("export", "--file", str(shared), ends=2)
 
 
-def test_a_person_at_a_terminal_is_asked_before_an_end(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_at_a_terminal_is_asked_before_an_end(url: str) -> None:
     (session,) = books(url).sessions
-    monkeypatch.setattr("bot.cli.session.at_terminal", lambda: True)
-    for typed in ("\n", "maybe\nno\n"):
-        refused = CliRunner().invoke(build(), ["shutdown", session.id], input=typed)
-        assert refused.exit_code == 1
-        for part in (
-            "1x RTX 4090 at vast of slack:T1/UADA, running, $",
-            "so far",
-            "is lost with it. [y/N]",
-            "Nothing has ended.",
-        ):
-            assert part in refused.output
+
+    def answered(*typed: str) -> tuple[int, str]:
+        person, shown = Person("shutdown", session.id, env={}), ""
+        for line in typed:
+            person.sees("[y/N]")
+            shown += person.seen
+            person.types(f"{line}\r")
+        return person.ends(), shown + person.seen
+
+    code, said = answered("maybe", "no")
+    assert (code, "Say y or n." in said) == (1, True)
+    code, said = answered("")
+    assert code == 1
+    for part in (
+        "1x RTX 4090 at vast of slack:T1/UADA, running, $",
+        "so far",
+        "is lost with it. [y/N]",
+        "Nothing has ended.",
+    ):
+        assert part in said
     assert books(url).sessions[0].state == "running"
-    agreed = CliRunner().invoke(build(), ["shutdown", session.id], input="y\n")
-    assert (agreed.exit_code, "is ordered" in agreed.output) == (0, True)
+    code, said = answered("y")
+    assert (code, "is ordered" in said) == (0, True)
     again = CliRunner().invoke(build(), ["session", "terminate", session.id], input="")
     assert (again.exit_code, "is ending already" in again.output) == (1, True)
 

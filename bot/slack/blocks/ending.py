@@ -10,7 +10,7 @@ from typing import Final
 
 from bot.rules.deadlines import left
 from bot.services.sessions import Stakes
-from bot.slack.blocks.owner import ENDABLE, GOES_ON, KEEP_HOURS, TERMINATE, what
+from bot.slack.blocks.owner import GOES_ON, KEEP_HOURS, TERMINATE, what
 from bot.slack.blocks.parts import (
     SENTENCE_MAX,
     Block,
@@ -29,6 +29,7 @@ from bot.slack.blocks.parts import (
 )
 from ledger.models import Instance, Session
 from ledger.reads import SessionView
+from ledger.states import ENDABLE_SESSION
 from ledger.values import short_id
 from providers.profile import ProfileError, load
 
@@ -118,7 +119,7 @@ def last_call(shown: Ending, now: datetime) -> Message:
 def _moved(shown: Ending) -> Message | None:
     """What is said when the end that the message spoke of does not stand any more; None while it does."""
     session = shown.view.session
-    if session.state not in ENDABLE:
+    if session.state not in ENDABLE_SESSION:
         gone = session.ended_at is not None
         text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}; this message needs no action."
     elif session.deadline is None:

@@ -33,7 +33,7 @@ from bot.slack.blocks.parts import (
 from bot.slack.blocks.request import request_buttons
 from ledger.models import Session
 from ledger.reads import RequestView, SessionView
-from ledger.states import SessionState
+from ledger.states import ENDABLE_SESSION, SessionState
 from ledger.values import JobRequest, short_id
 
 #: What is shown in full; the rest is a number. A Home tab has at most 100 blocks.
@@ -81,7 +81,7 @@ def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
     blocks = [section(f":computer: *Your sessions* ({len(views)})")]
     for view in views[:SESSIONS]:
         blocks.append(section(_session(view, mine.costs_usd, now)))
-        if view.session.state in owner.ENDABLE:
+        if view.session.state in ENDABLE_SESSION:
             blocks.append(_buttons(view.session))
     if len(views) > SESSIONS:
         blocks.append(context(f"… and {len(views) - SESSIONS} more: {code(f'{command} list')}"))

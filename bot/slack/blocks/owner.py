@@ -32,8 +32,6 @@ TERMINATE = "terminate"
 #: What the button *Keep* adds.
 KEEP_HOURS = Decimal(1)
 GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or by hand on its cloud's own page."
-#: Sessions that can still be ended by somebody.
-ENDABLE = frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 
 def ready(view: SessionView, command: str, able: Capabilities | None = None, *, keyless: bool = False) -> Message:

@@ -18,7 +18,7 @@ from bot.slack.blocks import owner, request
 from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section, when
 from ledger.models import Session
 from ledger.reads import SessionView
-from ledger.states import LIVE_SESSION
+from ledger.states import ENDABLE_SESSION, LIVE_SESSION
 
 
 def status(
@@ -62,12 +62,12 @@ def status(
             lines.append(f"Its end waits. {safe(row.gate_note, 600)}")
         if view.disk is not None:
             lines.append(kept(view.disk.price_usd_h, view.disk.until))
-        if view.session.state in owner.ENDABLE:
+        if view.session.state in ENDABLE_SESSION:
             agent = agent_view(view, now).line
             lines.append(termination_policy(policy.warn_before_end_s, can_end=can_end, agent=agent))
         blocks.append(section(" ".join(lines)))
         text = f"{text} {' '.join(lines)}"
-        if mine and view.session.state in owner.ENDABLE:
+        if mine and view.session.state in ENDABLE_SESSION:
             blocks.append(owner.end_button(view.session))
     blocks.append(context(f"Request {code(found.request.request.id)}"))
     return Message(clip(text, 3_900), tuple(blocks))
@@ -86,5 +86,5 @@ def _node_api(view: SessionView) -> list[str]:
 
 
 def _countdown(session: Session, now: datetime) -> str:
-    live = session.deadline is not None and session.state in owner.ENDABLE
+    live = session.deadline is not None and session.state in ENDABLE_SESSION
     return f" ({left(session.deadline, now)})." if live and session.deadline else "."

@@ -9,9 +9,10 @@ from typing import Final
 
 from bot.rules.deadlines import left
 from bot.slack.blocks.ending import before_end, done_button, lost, plain, stakes, stop_button
-from bot.slack.blocks.owner import ENDABLE, what
+from bot.slack.blocks.owner import what
 from bot.slack.blocks.parts import Message, button, person, safe, when
 from ledger.reads import SessionView
+from ledger.states import ENDABLE_SESSION
 from ledger.values import short_id
 
 SPARE: Final = "spare"
@@ -30,7 +31,7 @@ class Unattended:
 def unattended(shown: Unattended, now: datetime) -> Message:
     """The warning, or what became of it."""
     session, row = shown.view.session, shown.view.instance
-    if session.state not in ENDABLE:
+    if session.state not in ENDABLE_SESSION:
         verb = "has ended" if session.ended_at is not None else "is ending"
         return plain(f"The *{what(session)}* {verb}; this message needs no action.")
     if session.cut_at is None or int(session.cut_at.timestamp()) != shown.end_s:
