@@ -13,7 +13,8 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
-from ledger.models import GrantRow, Instance, LedgerEntry
+from ledger.lookups import session_of
+from ledger.models import GrantRow, Instance, LedgerEntry, Request
 from ledger.rollup import TOTAL, USED
 from ledger.states import GrantState
 
@@ -89,3 +90,15 @@ async def extension_caps(tx: AsyncSession, session_ids: Ids) -> dict[str, Decima
 async def extension_cap(tx: AsyncSession, session_id: str) -> Decimal:
     """The same of one session."""
     return (await extension_caps(tx, [session_id])).get(session_id, Decimal(0))
+
+
+async def accrued_of_session(tx: AsyncSession, session_id: str) -> Decimal:
+    """Dollars booked as used by a session."""
+    total = await tx.scalar(select(TOTAL).where(LedgerEntry.session_id == session_id, LedgerEntry.kind.in_(USED)))
+    return total or Decimal(0)
+
+
+async def spent_before(tx: AsyncSession, request: Request) -> Decimal:
+    """Dollars booked on earlier attempts of a request that is quoted (again)."""
+    session = await session_of(tx, request.id) if request.quote_version > 0 else None
+    return await accrued_of_session(tx, session.id) if session is not None else Decimal(0)

@@ -9,7 +9,7 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.doors import Whose
-from ledger.lookups import noted_before
+from ledger.journal import noted_before
 from ledger.models import Delegation
 
 

@@ -1,19 +1,16 @@
-"""The journal as a stream, and the ledger in figures."""
+"""The journal: as a stream, by its subjects, and what a repeated call has noted in it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.doors import Whose, about
-from ledger.models import Event, Instance, LedgerEntry, Request, Session
-from ledger.states import LIVE_SESSION, InstanceState, RequestState
+from ledger.models import Event, Instance
 
 
 async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: int) -> list[str]:
@@ -40,40 +37,41 @@ async def subjects_with(tx: AsyncSession, kind: str, subjects: Collection[str]) 
     return set(await tx.scalars(query))
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """How many requests, sessions and instances there are in each state, what runs costs an hour, what was booked."""
-
-    requests: dict[str, int]
-    sessions: dict[str, int]
-    instances: dict[tuple[str, str], int]
-    usd_per_hour: dict[str, Decimal]
-    booked_usd: Decimal
-
-
-async def figures(tx: AsyncSession) -> Figures:
-    """The figures of everything that is not over; what was booked, of all time."""
-    requests = await _counted(tx, Request.state, Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
-    sessions = await _counted(tx, Session.state, Session.state.in_(LIVE_SESSION))
-    over = (InstanceState.GONE, InstanceState.REJECTED, InstanceState.TOMBSTONE)
-    rows = await tx.execute(
-        select(Instance.cloud, Instance.state, func.count(), func.sum(Instance.price_usd_h))
-        .where(Instance.state.not_in(over))
-        .group_by(Instance.cloud, Instance.state)
-    )
-    found = [(cloud, str(state), number, price) for cloud, state, number, price in rows]
-    live = {cloud: price or Decimal(0) for cloud, state, _, price in found if state == InstanceState.LIVE}
-    booked = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.kind == "accrue"))
-    counts = {(cloud, state): number for cloud, state, number, _ in found}
-    return Figures(requests, sessions, counts, live, booked or Decimal(0))
-
-
-async def _counted(tx: AsyncSession, state: Any, where: ColumnElement[bool]) -> dict[str, int]:
-    rows = await tx.execute(select(state, func.count()).where(where).group_by(state))
-    return {str(name): number for name, number in rows}
-
-
 async def told_of(tx: AsyncSession, subject: str, kinds: Collection[str]) -> list[str]:
     """The sentences of some kinds of events about one subject, in order."""
     query = select(Event.reason).where(Event.subject == subject, Event.kind.in_(list(kinds)))
     return list(await tx.scalars(query.order_by(Event.at, Event.id)))
+
+
+async def latest_events(tx: AsyncSession, subject: str, kind: str, limit: int) -> list[Event]:
+    """The newest events of one kind about one subject, newest first."""
+    query = select(Event).where(Event.subject == subject, Event.kind == kind)
+    return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
+
+
+async def done_before(
+    tx: AsyncSession, subject: str, kinds: Collection[str], key: str, since: datetime
+) -> Event | None:
+    """The journal row of what the call that `key` names has done to a subject, or ordered for a session's instances."""
+    if not key:
+        return None
+    mine = [subject, *await tx.scalars(select(Instance.id).where(Instance.session_id == subject))]
+    return await noted_before(tx, mine, key, since, kinds)
+
+
+async def noted_before(
+    tx: AsyncSession, subjects: Collection[str] | Select[Any], key: str, since: datetime, kinds: Collection[str] = ()
+) -> Event | None:
+    """The journal row, of these kinds or any, in which the call that `key` names noted what it did to a subject."""
+    if not key:
+        return None
+    noted = select(Event).where(Event.subject.in_(subjects), Event.at > since)
+    rows = await tx.scalars(noted.where(Event.kind.in_(list(kinds))) if kinds else noted)
+    return next((one for one in rows if one.data.get("key") == key), None)
+
+
+async def quote_failures(tx: AsyncSession, request_id: str, kind: str) -> int:
+    """How many journal rows of `kind` a request has since it was asked for, or asked again."""
+    since = select(func.max(Event.at)).where(Event.subject == request_id, Event.kind != kind).scalar_subquery()
+    query = select(func.count()).where(Event.subject == request_id, Event.kind == kind, Event.at >= since)
+    return await tx.scalar(query) or 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
@@ -27,11 +27,11 @@ from ledger.models import (
     Quote,
     Request,
     Session,
-    Stray,
     Token,
 )
 from ledger.nodes import nodes_of
-from ledger.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState, StrayState
+from ledger.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
+from ledger.strays import unknown_instances
 from ledger.values import bare_id
 
 SHORTEST_ENDING = 4
@@ -116,12 +116,6 @@ async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
         await override_of(tx, request.id) if parent is None else None,
         await unknown_instances(tx),
     )
-
-
-async def unknown_instances(tx: AsyncSession) -> int:
-    """How many instances of ours have no row here and wait for an operator's word."""
-    waits = (Stray.state == StrayState.QUARANTINED, Stray.instance_id.is_(None))
-    return await tx.scalar(select(func.count()).select_from(Stray).where(*waits)) or 0
 
 
 async def session_view(tx: AsyncSession, session_id: str) -> SessionView:

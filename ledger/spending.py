@@ -159,3 +159,13 @@ async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since:
     theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
     taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
     return await tx.scalar(taken.where(*theirs)) or Decimal(0)
+
+
+async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime) -> Decimal:
+    """Dollars that approvals covered since then whose approver begins so."""
+    total = await tx.scalar(
+        select(func.sum(Approval.total_cap_usd)).where(
+            Approval.at > since, Approval.decision == "approve", Approval.approver.startswith(approver_prefix)
+        )
+    )
+    return total or Decimal(0)

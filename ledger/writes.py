@@ -11,11 +11,9 @@ from typing import Any
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.claims import Claim
 from ledger.db import insert_for
 from ledger.locks import lock_family
-from ledger.models import Instance, LedgerEntry, Notification, Request, Session, Stray
-from ledger.states import NotificationState
+from ledger.models import Instance, LedgerEntry, Request, Session, Stray
 from ledger.values import new_id
 
 Tx = AsyncSession
@@ -50,13 +48,6 @@ async def add_request(tx: Tx, **values: Any) -> bool:
     """Store a request with these columns. False when its inbound message has asked already, here or elsewhere."""
     insert = insert_for(tx, Request).values(**values).on_conflict_do_nothing(index_elements=["inbox_key"])
     return (await tx.execute(insert.returning(Request.id))).first() is not None
-
-
-async def add_stray(tx: Tx, **values: Any) -> bool:
-    """Store a stray with these columns. False when another replica has sighted the same instance meanwhile."""
-    there = ["cloud", "account", "ref"]
-    insert = insert_for(tx, Stray).values(**values).on_conflict_do_nothing(index_elements=there)
-    return (await tx.execute(insert.returning(Stray.id))).first() is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,29 +115,3 @@ async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
 
 
 _ENTRY = tuple(one.name for one in fields(Entry))
-
-
-async def notification_sent(tx: Tx, held: Claim, *, version: int, channel: str, ts: str | None, at: datetime) -> None:
-    """Record where a notification is shown. A version announced meanwhile leaves the row due again."""
-    await _settle(
-        tx, held, version, {"sent_version": version, "channel": channel, "ts": ts, "sent_at": at, "error": ""}
-    )
-
-
-async def notification_dead(tx: Tx, held: Claim, *, version: int, error: str) -> None:
-    """No later attempt can succeed: keep the reason. A newer version is tried all the same."""
-    await _settle(tx, held, version, {"error": error}, NotificationState.DEAD)
-
-
-async def _settle(
-    tx: Tx, held: Claim, version: int, values: dict[str, Any], state: NotificationState = NotificationState.SENT
-) -> None:
-    free: dict[str, Any] = {"claim_token": None, "claim_until": None, "tries": 0}
-    mine = (Notification.id == held.row_id, Notification.claim_token == held.token)
-    done: Any = await tx.execute(
-        update(Notification)
-        .where(*mine, Notification.version == version)
-        .values(**values, **free, state=state, due_at=None)
-    )
-    if not done.rowcount:  # It has moved on meanwhile, so its newer version stays due; or the claim was lost.
-        await tx.execute(update(Notification).where(*mine).values(**values, **free))

@@ -23,11 +23,12 @@ from bot.services.metering import accrue_stray
 from bot.services.offers import offer_to_json
 from bot.services.settling import adopt
 from ledger.events import record
+from ledger.journal import noted_before
 from ledger.locks import lock_stray
-from ledger.lookups import noted_before, stray_by_id
 from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
+from ledger.strays import stray_by_id
 from ledger.values import GrantKind, new_id
 from ledger.writes import Tx, amend
 from providers.base import GPU_MAX, InstanceStatus, NotSeen, ObservedInstance, Offer

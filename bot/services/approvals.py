@@ -21,8 +21,9 @@ from bot.services.commands import Cancel, Decide, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
 from bot.services.offers import hold_hours
+from ledger.asks import Ask, ask_by_token, ask_of_request
 from ledger.events import record
-from ledger.lookups import Ask, ask_by_token, ask_of_request, noted_before
+from ledger.journal import noted_before
 from ledger.models import Approval, Request
 from ledger.moves import StaleMove
 from ledger.reads import resolve

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.db import Database
-from ledger.lookups import waiting_rows
+from ledger.figures import waiting_rows
 
 
 async def waiting(db: Database) -> dict[str, int]:

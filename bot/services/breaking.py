@@ -16,10 +16,11 @@ from bot.services import asking, budgets, changes, outcomes, recovery
 from bot.services.commands import Reply
 from bot.services.context import Context
 from bot.services.paging import page_in
+from ledger.asks import Ask, ask_of_request
 from ledger.doors import Whose
 from ledger.events import announce, record
+from ledger.journal import latest_events
 from ledger.locks import lock_standing
-from ledger.lookups import Ask, ask_of_request, latest_events
 from ledger.models import Approval, Option, Request
 from ledger.moves import StaleMove
 from ledger.reads import resolve

@@ -15,8 +15,8 @@ from bot.services.context import Context
 from ledger.doors import Whose, consumer_of
 from ledger.events import announce, record
 from ledger.locks import lock_budgets
-from ledger.lookups import notification_of
 from ledger.models import Request
+from ledger.outbox import notification_of
 from ledger.spending import EVERYBODY, Purse, counted, outstanding
 from ledger.states import NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, JobRequest

@@ -9,7 +9,7 @@ from bot.rules.approval import STILL_QUOTING, DeciderFacts, Decision
 from bot.services import approvals, delegating
 from bot.services.commands import Decide, Reply
 from bot.services.context import Context
-from ledger.lookups import button
+from ledger.asks import button
 from ledger.models import Request
 from ledger.states import RequestState
 

@@ -29,7 +29,7 @@ from bot.services.digest_document import DigestDocument, Ended, Found, Kept, Run
 from bot.services.reconciling import is_silent, ranges
 from ledger.disks import open_disks
 from ledger.events import announce_once
-from ledger.lookups import notifications_of
+from ledger.outbox import notifications_of
 from ledger.reporting import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
 from ledger.states import NotificationKind
 from ledger.values import short_id

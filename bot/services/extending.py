@@ -17,14 +17,8 @@ from bot.services.idempotency import KEPT
 from bot.services.reoffering import offer_again
 from bot.services.settling import ends_at, paid_until
 from ledger.events import announce, record
-from ledger.lookups import (
-    billed_since,
-    by_inbox_key,
-    done_before,
-    instances_of_session,
-    next_numbers,
-    waiting_extensions,
-)
+from ledger.journal import done_before
+from ledger.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.moves import move
 from ledger.reads import session_to_change

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from bot.services.context import Context
-from ledger.journal import figures
-from ledger.lookups import waiting_rows
+from ledger.figures import figures, waiting_rows
 
 Labels = Mapping[str, str]
 

@@ -21,9 +21,9 @@ from bot.services.holding import BEHIND, DESTROYED, HELD, PASSED, SAVING, STOPPI
 from bot.services.paging import OPERATORS, page, page_in
 from ledger.ends import ordered_by
 from ledger.locks import lock_family
-from ledger.lookups import notification_of
 from ledger.models import Instance, Node, Request, Session
 from ledger.nodes import node_of
+from ledger.outbox import notification_of
 from ledger.states import InstanceState, NotificationKind
 from ledger.writes import Tx, amend
 from providers.base import Capabilities, Provider

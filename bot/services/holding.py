@@ -15,9 +15,10 @@ from ledger.amounts import booked, extension_cap
 from ledger.claims import wake
 from ledger.disks import open_disks
 from ledger.events import announce, record
-from ledger.lookups import next_numbers, notifications_of, open_instances_of_session
+from ledger.lookups import next_numbers, open_instances_of_session
 from ledger.models import GrantRow, Instance, Session
 from ledger.moves import move
+from ledger.outbox import notifications_of
 from ledger.states import GrantState, InstanceState, NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
 from ledger.writes import Tx, amend

@@ -14,8 +14,8 @@ from bot.services.connecting import fingerprint
 from bot.services.context import Context
 from bot.services.paging import OPERATORS, alone
 from ledger.events import announce, record
-from ledger.lookups import notification_of
 from ledger.models import Instance, Session
+from ledger.outbox import notification_of
 from ledger.probing import due_for_key
 from ledger.states import InstanceState, NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, short_id

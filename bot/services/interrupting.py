@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 
 from bot.services.asking import show_again
 from ledger.events import announce
-from ledger.lookups import notification_of
 from ledger.models import Instance, Notification, Request, Session
+from ledger.outbox import notification_of
 from ledger.states import NotificationKind
 from ledger.values import Actor, ActorKind, short_id
 from ledger.writes import Tx

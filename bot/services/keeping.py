@@ -18,7 +18,7 @@ from bot.services import budgets, mandates
 from bot.services.context import Context
 from bot.services.offers import offer_to_json
 from ledger.events import record
-from ledger.lookups import latest_events
+from ledger.journal import latest_events
 from ledger.models import Request, Stray
 from ledger.states import RequestState
 from ledger.values import Actor, GpuConstraint, JobRequest

@@ -14,7 +14,8 @@ from bot.services.commands import AddKey, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
 from ledger.events import record
-from ledger.lookups import done_before, public_key
+from ledger.journal import done_before
+from ledger.lookups import public_key
 from ledger.models import SshKey
 from ledger.values import Actor
 

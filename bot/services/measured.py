@@ -19,7 +19,7 @@ from bot.services.catalog import ReadRuns
 from bot.services.commands import Reply
 from ledger.db import Database
 from ledger.events import record
-from ledger.lookups import latest_events
+from ledger.journal import latest_events
 from ledger.models import Event
 from ledger.reads import resolve
 from ledger.values import Actor, JobRequest, short_id

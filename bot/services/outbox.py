@@ -12,8 +12,8 @@ from bot.services.interrupting import instead
 from bot.services.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.claims import Claim, claim, release
 from ledger.models import Notification
+from ledger.outbox import notification_dead, notification_sent
 from ledger.states import NotificationState
-from ledger.writes import notification_dead, notification_sent
 
 BATCH = 16
 

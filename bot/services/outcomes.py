@@ -9,7 +9,7 @@ from bot.rules.drift import DRIFT
 from bot.rules.extending import EXTEND
 from bot.services import asking, changes, drifting, extending, granting
 from bot.services.context import Context
-from ledger.lookups import Ask
+from ledger.asks import Ask
 from ledger.models import Approval, Request
 from ledger.moves import move
 from ledger.states import RequestState

@@ -6,7 +6,7 @@ from bot.services import recovery, rekeying
 from bot.services.context import Context
 from bot.services.paging import OPERATORS, page_in
 from ledger.accounts import held
-from ledger.lookups import quarantined
+from ledger.strays import quarantined
 
 #: How often it is looked what waits.
 LOOK_S = 30.0

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from bot.services.context import Context
 from ledger.events import announce
-from ledger.lookups import notification_of
 from ledger.moves import StaleMove
+from ledger.outbox import notification_of
 from ledger.states import NotificationKind
 from ledger.writes import Tx
 

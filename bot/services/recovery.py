@@ -14,11 +14,12 @@ from bot.rules.recovering import HOLD, held, held_until
 from bot.services.commands import Reply
 from ledger.db import Database
 from ledger.events import announce
-from ledger.lookups import notification_of, stray_by_id, waiting_strays
 from ledger.models import Instance, Session, Stray
 from ledger.moves import StaleMove, move
-from ledger.reads import RequestView, SessionView, unknown_instances
+from ledger.outbox import notification_of
+from ledger.reads import RequestView, SessionView
 from ledger.states import LIVE_SESSION, NotificationKind, RequestState, SessionState, StrayState
+from ledger.strays import stray_by_id, unknown_instances, waiting_strays
 from ledger.values import Actor
 from ledger.writes import Tx
 

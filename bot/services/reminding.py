@@ -13,8 +13,10 @@ from bot.services.asking import show_again
 from bot.services.context import Context
 from ledger.claims import Claim, release
 from ledger.events import announce, announce_once, record
-from ledger.lookups import current_quote, latest_events, notification_of, override_of
+from ledger.journal import latest_events
+from ledger.lookups import current_quote, override_of
 from ledger.models import Request
+from ledger.outbox import notification_of
 from ledger.states import NotificationKind, RequestState
 from ledger.values import SYSTEM
 from ledger.writes import Tx

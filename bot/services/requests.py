@@ -25,10 +25,11 @@ from bot.services.commands import Provision, Reply
 from bot.services.context import Context
 from bot.services.offers import estimate_to_json, hold_hours, offer_to_json
 from bot.services.planning import openings
+from ledger.amounts import spent_before
 from ledger.claims import Claim, claim
 from ledger.events import record
 from ledger.locks import lock_requester
-from ledger.lookups import by_inbox_key, count_open_requests, current_quote, override_of, spent_before
+from ledger.lookups import by_inbox_key, count_open_requests, current_quote, override_of
 from ledger.models import Option, Quote, Request, Token
 from ledger.moves import StaleMove, move
 from ledger.states import RequestState

@@ -16,7 +16,8 @@ from bot.services.idempotency import KEPT
 from bot.services.interrupting import tell_ended_by
 from bot.services.metering import cost_now
 from ledger.events import record
-from ledger.lookups import done_before, instances_of_session, open_instances_of_session
+from ledger.journal import done_before
+from ledger.lookups import instances_of_session, open_instances_of_session
 from ledger.models import Request, Session
 from ledger.moves import StaleMove
 from ledger.reads import (

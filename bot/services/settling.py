@@ -13,14 +13,9 @@ from bot.services import asking, interrupting, warning
 from bot.services.context import Context
 from bot.services.metering import accrue_rest, before_now, change_rate
 from bot.services.placing import replace
-from ledger.amounts import booked, extension_cap
+from ledger.amounts import accrued_of_session, booked, extension_cap
 from ledger.locks import lock_family
-from ledger.lookups import (
-    accrued_of_session,
-    grants_of_session,
-    instances_of_session,
-    open_instances_of_session,
-)
+from ledger.lookups import grants_of_session, instances_of_session, open_instances_of_session
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, RequestState, SessionState

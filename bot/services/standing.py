@@ -14,9 +14,9 @@ from bot.services.context import Context
 from bot.services.offers import hold_hours
 from ledger.events import announce
 from ledger.locks import lock_family, lock_standing
-from ledger.lookups import approved_since
 from ledger.models import Approval, Option, Request
 from ledger.moves import move
+from ledger.spending import approved_since
 from ledger.states import NotificationKind, RequestState
 from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
 from ledger.writes import Tx

@@ -17,12 +17,13 @@ from bot.services.metering import accrue_stray
 from bot.services.paging import OPERATORS, alone, page
 from ledger.ends import approved_ends
 from ledger.events import announce, record
-from ledger.lookups import instances_by_label, open_strays
+from ledger.lookups import instances_by_label
 from ledger.models import Instance, Stray
 from ledger.moves import move
 from ledger.states import OPEN_INSTANCE, InstanceState, NotificationKind, StrayState
+from ledger.strays import add_stray, open_strays
 from ledger.values import SYSTEM, Absence, ProofOfEnd, new_id
-from ledger.writes import Tx, add_stray, amend
+from ledger.writes import Tx, amend
 from providers.base import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
 

@@ -16,8 +16,9 @@ from bot.services.paging import page
 from ledger.claims import Claim, claim, release
 from ledger.courses import open_drift
 from ledger.events import announce, record
+from ledger.journal import done_before
 from ledger.locks import lock_family
-from ledger.lookups import done_before, instances_of_session, next_numbers, open_starts
+from ledger.lookups import instances_of_session, next_numbers, open_starts
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.moves import StaleMove, move
 from ledger.reads import session_to_change

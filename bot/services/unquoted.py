@@ -10,7 +10,7 @@ from bot.services import asking
 from bot.services.context import Context
 from ledger.claims import Claim, release
 from ledger.events import record
-from ledger.lookups import quote_failures
+from ledger.journal import quote_failures
 from ledger.models import Request
 from ledger.moves import StaleMove, move
 from ledger.states import RequestState

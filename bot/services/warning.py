@@ -6,8 +6,8 @@ from datetime import datetime
 
 from bot.services.context import Context
 from ledger.events import announce
-from ledger.lookups import notification_of, notifications_of
 from ledger.models import Session
+from ledger.outbox import notification_of, notifications_of
 from ledger.states import NotificationKind, NotificationState
 from ledger.values import Actor, ActorKind
 from ledger.writes import Tx

@@ -19,7 +19,7 @@ from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from ledger.claims import Claim
 from ledger.events import announce
-from ledger.lookups import notification_of
+from ledger.outbox import notification_of
 from ledger.states import NotificationKind
 
 #: A trigger id lives three seconds from the click; some of them are spent on the way.

@@ -22,8 +22,9 @@ from bot.slack.blocks.reply import mentioned
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
-from ledger.lookups import message_of, public_key, waiting_extensions
+from ledger.lookups import public_key, waiting_extensions
 from ledger.models import Instance, Notification, Session, Stray
+from ledger.outbox import message_of
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
 from ledger.values import Actor, ActorKind

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.lookups import accrued_of_session
+from ledger.amounts import accrued_of_session
 from ledger.states import InstanceState, RequestState, SessionState
 from providers.sandbox.vast.cloud import VastSandbox
 from tests.support.matrix import on_clouds

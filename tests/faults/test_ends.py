@@ -10,7 +10,7 @@ import pytest
 
 from bot.services import lifecycle, sessions
 from bot.services.commands import Terminate
-from ledger.lookups import accrued_of_session
+from ledger.amounts import accrued_of_session
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from tests.support.interposed import Gate, gated
 from tests.support.matrix import on_clouds

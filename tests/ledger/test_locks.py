@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from ledger.asks import ask_of_request
 from ledger.db import Database
 from ledger.locks import lock_family
-from ledger.lookups import ask_of_request
 from ledger.models import GrantRow, Instance, Request, Session, Stray
 from ledger.moves import StaleMove, move
 from ledger.states import InstanceState, RequestState, SessionState

@@ -11,9 +11,12 @@ from sqlalchemy import select
 from ledger.claims import Claim, claim, release
 from ledger.db import Database
 from ledger.events import announce
-from ledger.models import Notification
-from ledger.states import NotificationKind, NotificationState
-from ledger.writes import notification_dead, notification_sent
+from ledger.models import Notification, Request
+from ledger.moves import move
+from ledger.outbox import message_of, notification_dead, notification_sent
+from ledger.states import NotificationKind, NotificationState, RequestState
+from ledger.values import SYSTEM
+from tests.support import rows
 from tests.support.clock import START
 
 LEASE = timedelta(seconds=30)
@@ -181,3 +184,14 @@ async def test_one_row_per_place(db: Database) -> None:
         await announce(tx, at=START, kind=NotificationKind.OPERATOR_PAGE, subject="s1", destination="C1/U1")
     async with db.read() as tx:
         assert [n.version for n in await tx.scalars(select(Notification))] == [1] * 4
+
+
+async def test_where_the_message_of_a_request_is(db: Database) -> None:
+    async with db.write() as tx:
+        request = await rows.request(tx, RequestState.QUOTING)
+        await move(tx, Request, request.id, RequestState.PENDING, at=START, actor=SYSTEM)
+    async with db.read() as tx:
+        message = await message_of(tx, request.id, rows.CHANNEL)
+        assert message is not None
+        assert message.version == 1
+        assert await message_of(tx, request.id, "C1") is None

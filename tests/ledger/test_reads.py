@@ -4,53 +4,21 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
-from sqlalchemy.exc import DBAPIError
 
-from ledger.accounts import held
-from ledger.accruals import billable_instances
-from ledger.audit import ping, read_books, values_of
+from ledger.amounts import accrued_of_session
 from ledger.db import Database
 from ledger.doors import Whose
 from ledger.events import record
-from ledger.lookups import (
-    accrued_of_session,
-    ask_by_token,
-    ask_of_request,
-    by_inbox_key,
-    count_open_requests,
-    grants_of_session,
-    instances_by_label,
-    instances_of_session,
-    message_of,
-    next_numbers,
-    open_grants,
-    open_instances,
-    open_instances_of_session,
-    open_strays,
-    options_of,
-    public_key,
-    waiting_rows,
-)
-from ledger.models import Approval, Inbox, Instance, Request, SshKey, Stray, Token
-from ledger.moves import move
-from ledger.reads import (
-    journal,
-    ledger_entries,
-    pending_requests,
-    request_view,
-    resolve,
-    session_view,
-    session_views,
-)
-from ledger.states import GrantState, InboxState, InstanceState, RequestState, SessionState, StrayState
+from ledger.lookups import by_inbox_key, count_open_requests, grants_of_session, options_of
+from ledger.models import Token
+from ledger.reads import journal, ledger_entries, pending_requests, request_view, resolve, session_view, session_views
+from ledger.states import InstanceState, RequestState, SessionState
 from ledger.values import SYSTEM, bare_id, short_id
 from ledger.writes import Tx, book
 from tests.support import rows
 from tests.support.clock import START
-from tests.support.databases import sqlite_url
 
 LATER = START + timedelta(minutes=1)
 
@@ -197,122 +165,3 @@ async def test_the_journal_keeps_the_order_in_which_things_happened(db: Database
         record(tx, at=START, actor=SYSTEM, subject="other", kind="test.done")
     async with db.read() as tx:
         assert [e.reason for e in await journal(tx, ["s0", "s1"])] == [str(n) for n in range(50)]
-
-
-async def test_rows_of_a_session(db: Database) -> None:
-    async with db.write() as tx:
-        session = await rows.session(tx, SessionState.PROVISIONING)
-        gone = await rows.instance(tx, InstanceState.GONE, of=session, n=1)
-        grant = (await grants_of_session(tx, session.id))[0]
-        ready = await rows.instance(tx, InstanceState.READY, of=session, under=grant, n=2)
-        spare = await rows.grant(
-            tx,
-            await tx.get_one(Request, session.request_id),
-            by=await tx.get_one(Approval, grant.approval_id),
-            seq=2,
-        )
-    async with db.read() as tx:
-        assert [i.id for i in await instances_of_session(tx, session.id)] == [gone.id, ready.id]
-        assert [i.id for i in await open_instances_of_session(tx, session.id)] == [ready.id]
-        assert [g.id for g in await open_grants(tx, session.request_id)] == [spare.id]
-        assert await next_numbers(tx, session.request_id, "create") == (3, 3)
-        assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
-        assert await open_instances(tx, "vast") == []  # One was never sent, the other is gone.
-        assert await billable_instances(tx) == []
-
-
-async def test_rows_of_a_cloud(db: Database) -> None:
-    async with db.write() as tx:
-        live = await rows.instance(tx, InstanceState.LIVE)
-        other = await rows.instance(tx, InstanceState.LIVE, account="acct-2")
-        unknown = await rows.instance(tx, InstanceState.UNKNOWN)
-        stray = await rows.stray(tx, of=live)
-        await rows.stray(tx, StrayState.GONE)
-        foreign = await rows.stray(tx, account="acct-2")
-    async with db.read() as tx:
-        assert {i.id for i in await open_instances(tx, "vast")} == {live.id, other.id, unknown.id}
-        assert len(await billable_instances(tx)) == 2
-        assert {s.id for s in await open_strays(tx, "vast")} == {stray.id, foreign.id}
-        assert [(one.account, one.count) for one in await held(tx)] == [("acct-1", 3), ("acct-2", 2)]
-        assert set(await instances_by_label(tx, [live.label, "none"])) == {live.label}
-        assert await instances_by_label(tx, []) == {}
-
-
-async def test_what_a_button_is_about(db: Database) -> None:
-    async with db.write() as tx:
-        request = await rows.request(tx, RequestState.PENDING)
-        quote = await rows.quote(tx, request)
-        option = await rows.option(tx, quote)
-        request.chosen_option_id = option.id
-        tx.add(Token(token="a", request_id=request.id, quote_version=1, action="approve", option_id=option.id))
-        tx.add(Token(token="r", request_id=request.id, quote_version=1, action="reject"))
-        await rows.approval(tx, request)
-        await rows.approval(tx, request, quote_version=0)
-    for session in (db.read(), db.write()):
-        async with session as tx:
-            ask = await ask_by_token(tx, "a")
-            assert ask is not None
-            assert ask.option is not None
-            assert ask.chosen is not None
-            assert (ask.action, ask.version, ask.option.id, ask.chosen.id) == ("approve", 1, option.id, option.id)
-            assert len(ask.votes) == 1
-            assert (ask.request.id, ask.override) == (request.id, None)
-            refusal = await ask_by_token(tx, "r")
-            assert refusal is not None
-            assert (refusal.action, refusal.option) == ("reject", None)
-            assert await ask_by_token(tx, "no\x00ne") is None
-            unbuttoned = await ask_of_request(tx, request.id)
-            assert (unbuttoned.token, unbuttoned.action, unbuttoned.version) == (None, "cancel", 1)
-
-
-async def test_where_the_message_is_and_whose_key_it_is(db: Database) -> None:
-    async with db.write() as tx:
-        request = await rows.request(tx, RequestState.QUOTING)
-        await move(tx, Request, request.id, RequestState.PENDING, at=START, actor=SYSTEM)
-        tx.add(SshKey(owner=rows.ADA.ref, public_key="ssh-ed25519 AAAA", fingerprint="SHA256:x", created_at=START))
-    async with db.read() as tx:
-        message = await message_of(tx, request.id, rows.CHANNEL)
-        assert message is not None
-        assert message.version == 1
-        assert await message_of(tx, request.id, "C1") is None
-        key = await public_key(tx, rows.ADA.ref)
-        assert key is not None
-        assert key.fingerprint == "SHA256:x"
-        assert await public_key(tx, rows.BEN.ref) is None
-
-
-async def test_how_much_work_waits(db: Database) -> None:
-    async with db.read() as tx:
-        assert await waiting_rows(tx) == {"inbox": 0, "quotes": 0, "creates": 0, "outbox": 0}
-    async with db.write() as tx:
-        await rows.request(tx, RequestState.QUOTING)
-        await rows.request(tx, RequestState.PENDING)
-        await rows.instance(tx, InstanceState.READY)
-        stray = await rows.stray(tx)
-        await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=START, actor=SYSTEM)
-        for key, state in (("k1", InboxState.NEW), ("k2", InboxState.NEW), ("k3", InboxState.DONE)):
-            tx.add(Inbox(key=key, kind="command", body={}, answer={}, state=state, received_at=START))
-    async with db.read() as tx:
-        assert await waiting_rows(tx) == {"inbox": 2, "quotes": 1, "creates": 1, "outbox": 1}
-
-
-async def test_a_ledger_that_answers_and_one_that_does_not(db: Database, tmp_path: Path) -> None:
-    await ping(db)
-    folder = Database(sqlite_url(tmp_path))
-    with pytest.raises(DBAPIError, match="unable to open"):
-        await ping(folder)
-    await folder.close()
-
-
-async def test_the_whole_ledger_in_one_read(db: Database) -> None:
-    async with db.write() as tx:
-        instance = await rows.instance(tx, InstanceState.LIVE)
-        await rows.stray(tx, of=instance)
-        await accrue(tx, instance.session_id, "0.5", 1)
-        await move(tx, Instance, instance.id, InstanceState.STOPPED, at=START, actor=SYSTEM)
-    books = await read_books(db)
-    assert [i.id for i in books.instances] == [instance.id]
-    assert (len(books.grants), len(books.approvals), len(books.events), len(books.entries)) == (1, 1, 1, 1)
-    assert len(list(books.rows())) == 8
-    values = values_of(books.grants[0])
-    assert (values["state"], values["price_cap_usd_h"]) == (GrantState.USED, Decimal("0.44"))

@@ -9,10 +9,9 @@ import pytest
 from sqlalchemy import func, select
 
 from ledger.db import Database
-from ledger.lookups import balance_of
 from ledger.models import Instance, LedgerEntry, Request, Stray
 from ledger.states import InstanceState
-from ledger.writes import amend, book
+from ledger.writes import Tx, amend, book
 from tests.support import rows
 from tests.support.clock import START
 
@@ -22,6 +21,13 @@ async def booked(db: Database, amount: str, key: str = "k", **values: Any) -> bo
         return await book(
             tx, key=key, kind="accrue", debit="spent", credit="vast", amount_usd=Decimal(amount), at=START, **values
         )
+
+
+async def balance_of(tx: Tx, account: str) -> Decimal:
+    """Debits minus credits, in dollars."""
+    debit = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.debit == account))
+    credit = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.credit == account))
+    return (debit or Decimal(0)) - (credit or Decimal(0))
 
 
 async def test_an_entry_is_booked_once_per_key(db: Database) -> None:

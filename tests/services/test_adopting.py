@@ -12,9 +12,9 @@ from bot.services import adopting, recovery, sweep
 from bot.services.adopting import Adopt
 from bot.services.commands import Reply
 from ledger.db import Database
-from ledger.lookups import waiting_strays
 from ledger.models import Stray
 from ledger.states import InstanceState, SessionState, StrayState
+from ledger.strays import waiting_strays
 from ledger.values import Actor, ActorKind, new_id
 from providers.base import NotSeen, ObservedInstance, Provider
 from providers.sandbox.engine import SandboxTiming

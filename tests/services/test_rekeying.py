@@ -9,8 +9,8 @@ from typing import cast
 from bot.services import overlooked, recovery
 from ledger.models import Stray
 from ledger.states import InstanceState, SessionState, StrayState
+from ledger.strays import add_stray
 from ledger.values import Actor, ActorKind
-from ledger.writes import add_stray
 from providers.base import Listing, Provider
 from tests.services.test_recovery import rent, rowless
 from tests.support.interposed import InFront

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from bot.services import sessions
 from bot.services.commands import Terminate
-from ledger.lookups import accrued_of_session
+from ledger.amounts import accrued_of_session
 from ledger.states import InstanceState, RequestState, SessionState
 from tests.support.world import ALICE, World, facts
 

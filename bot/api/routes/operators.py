@@ -24,9 +24,9 @@ from bot.services.adopting import Adopt, adopt_stray
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, plain, read_job
-from ledger.lookups import every_stray
-from ledger.reads import instances_page, unknown_instances
+from ledger.reads import instances_page
 from ledger.states import InstanceState, StrayState
+from ledger.strays import every_stray, unknown_instances
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
