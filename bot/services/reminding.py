@@ -1,26 +1,31 @@
-"""Reminders: a request that waits for a decision is brought up again where it was asked, and goes on to more people."""
+"""What becomes of a request that nobody decides: it is brought up again where it was asked, goes on to more people,
+and is closed in the end.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 from bot.rules.authority import groups
 from bot.rules.policy import Policy
 from bot.rules.reminders import next_look, reminders_due
 from bot.rules.tiers import Mandate, chain, next_step
-from bot.services import mandates
-from bot.services.asking import show_again
+from bot.rules.wording import hours as say_hours
+from bot.services import asking, mandates
 from bot.services.context import Context
-from ledger.claims import Claim, release
+from ledger.claims import Claim, claim, release
 from ledger.events import announce, announce_once, record
 from ledger.journal import latest_events
 from ledger.lookups import current_quote, override_of
 from ledger.models import Request
+from ledger.moves import StaleMove, move
 from ledger.outbox import notification_of
 from ledger.states import NotificationKind, RequestState
 from ledger.values import SYSTEM
 from ledger.writes import Tx
 
+BATCH = 16
 #: What the last part of a reminder's subject begins with when it asks further groups.
 ONWARDS = "e"
 ESCALATED = "request.escalated"
@@ -44,15 +49,59 @@ async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
     await announce(tx, at=now, kind=kind, subject=subject, destination=request.channel)
 
 
-async def remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: datetime) -> None:
+async def expire_due(ctx: Context) -> int:
+    """Remind of the requests that nobody decides, and close them in the end. Returns how many were worked on."""
+    now = ctx.clock.now()
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Request, now=now, states={RequestState.PENDING}, limit=BATCH, lease=lease)
+    for one in held:
+        async with ctx.db.write() as tx:
+            request = await tx.get_one(Request, one.row_id)
+            if now < request.expires_at:
+                await _remind(ctx, tx, one, request, now)
+            else:
+                await _expire(tx, one, request, now)
+    if held:
+        ctx.hints.outbox.set()
+    return len(held)
+
+
+async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
+    """Close it; its buttons go with its message's next version."""
+    open_s = int((request.expires_at - await _opened_at(tx, request)).total_seconds())
+    sentence = f"Nobody decided within {say_hours(Decimal(open_s) / 3600)}, so the request expired."
+    try:
+        await move(
+            tx,
+            Request,
+            held.row_id,
+            RequestState.EXPIRED,
+            at=now,
+            actor=SYSTEM,
+            reason=sentence,
+            claim=held.token,
+            only_from=frozenset({RequestState.PENDING}),
+            values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+        )
+    except StaleMove:
+        return  # Somebody decided at this moment.
+    await asking.close_family(tx, request, RequestState.EXPIRED, sentence, now, SYSTEM)
+
+
+async def _opened_at(tx: Tx, request: Request) -> datetime:
+    """Since when it waits for a decision."""
+    quote = await current_quote(tx, request)
+    return quote.created_at if quote else request.created_at
+
+
+async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: datetime) -> None:
     """Announce what is due, and give the row back until the next time or its expiry.
 
     Each reminder of each quote version is a message of its own, because an edit notifies nobody. Those that were missed
     while nothing ran are one, and where a further group is asked, that message is the reminder too. A request that
     waits for more hours to be allowed is brought up by that question alone.
     """
-    quote = await current_quote(tx, request)
-    opened_at = quote.created_at if quote else request.created_at
+    opened_at = await _opened_at(tx, request)
     mandate = await mandates.mandate(tx, ctx.policy, request, now)
     number = reminders_due(opened_at, now, ctx.policy.remind_after_s)
     due_at = next_due(ctx.policy, mandate, opened_at, request.expires_at, now)
@@ -84,5 +133,5 @@ async def _escalate(
     said = f"Nobody decided, so {names} may decide too."
     data = {"subject": subject, "reminders": number}
     record(tx, at=now, actor=SYSTEM, subject=request.id, kind=ESCALATED, reason=said, data=data)
-    await show_again(tx, request, now)
+    await asking.show_again(tx, request, now)
     return True

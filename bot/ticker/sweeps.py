@@ -20,8 +20,9 @@ from bot.services import (
     metering,
     outbox,
     overlooked,
+    quoting,
     reconciling,
-    requests,
+    reminding,
     rolling,
     sweep,
     switching,
@@ -82,8 +83,8 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
     tick_s, hints = ctx.timing.tick_s, ctx.hints
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
-        Job("quotes", lambda: requests.quote_due(ctx), tick_s, asked, width=WIDTH),
-        Job("expiry", lambda: requests.expire_due(ctx), tick_s, asked),
+        Job("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
+        Job("expiry", lambda: reminding.expire_due(ctx), tick_s, asked),
         Job("creates", lambda: lifecycle.send_due(ctx), tick_s, bought, width=WIDTH),
         Job("unclear-creates", lambda: lifecycle.resolve_due(ctx), tick_s, bought, width=WIDTH),
         Job("terminations", lambda: ending.terminate_due(ctx), tick_s, bought, width=WIDTH),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.services import backlog, requests
+from bot.services import backlog, quoting
 from ledger.inbox import Inbound
 from tests.support.world import World
 
@@ -17,7 +17,7 @@ async def test_each_step_of_a_request_waits_in_its_own_place(w: World) -> None:
     await w.ask(candidates=("vast",))
     request_id = str((await w.ask(candidates=("vast",))).data["request_id"])
     assert await backlog.waiting(w.ctx.db) == NOTHING | {"quotes": 2}
-    await requests.quote_due(w.ctx)
+    await quoting.quote_due(w.ctx)
     assert await backlog.waiting(w.ctx.db) == NOTHING | {"outbox": 2}
     await w.settle()
     assert await backlog.waiting(w.ctx.db) == NOTHING

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.services import requests
+from bot.services import quoting
 from bot.services.checks import BAD_S, GOOD_S, Checks, refusal
 from bot.wiring import build_catalog
 from ledger.states import InstanceState, RequestState
@@ -161,7 +161,7 @@ async def test_a_checkpoint_location_without_its_credentials_is_offered_nothing_
     given()
     calls = len(w.engine.calls)
     refused = str((await w.ask(checkpoint="hf://org/model")).data["request_id"])
-    await requests.quote_due(w.ctx)
+    await quoting.quote_due(w.ctx)
     view = await w.view(refused)
     assert (view.request.state, view.quote) == (RequestState.UNAVAILABLE, None)
     assert view.request.outcome.startswith("Checkpoints at hf://org/model need HF_TOKEN, which is not set")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bot.rules.consumers import ConsumerPolicy
-from bot.services import requests, unquoted
+from bot.services import quoting, unquoted
 from bot.services.catalog import Catalog
 from ledger.claims import claim
 from ledger.models import Request
@@ -107,7 +107,7 @@ async def test_one_cloud_that_hangs_is_waited_for_once_and_then_left_out(w: Worl
     w.tune(offers_timeout_s=1.0)
     w.use({**w.ctx.providers, "runpod": hanging})
     request_id = str((await w.ask()).data["request_id"])
-    await requests.quote_due(w.ctx)
+    await quoting.quote_due(w.ctx)
     view = await w.view(request_id)
     assert {option.cloud for option in view.options} == {"vast"}
     assert view.quote is not None
@@ -143,7 +143,7 @@ async def test_an_offer_of_another_cloud_than_was_named_or_allowed_is_refused_at
     # At a cloud that is allowed, the GPU is still one of those that are.
     dear = (await w.ctx.providers["vast"].offers(GpuConstraint(("RTX4090",), 1, 1), disk_gb=50, spot=False))[0].id
     await w.ask(atlas, gpu=GpuConstraint(), offer_id=dear)
-    await requests.quote_due(w.ctx)
+    await quoting.quote_due(w.ctx)
     assert (await w.books()).requests[-1].state is RequestState.UNAVAILABLE
 
 
@@ -157,9 +157,9 @@ async def test_an_offer_that_is_not_for_sale_is_named(w: World, wanted: str) -> 
 async def test_a_request_that_is_cancelled_while_it_is_quoted_stays_cancelled(w: World) -> None:
     reply = await w.ask()
     other = w.replica()
-    quoting = asyncio.create_task(requests.quote_due(other.ctx))
+    asking = asyncio.create_task(quoting.quote_due(other.ctx))
     cancelled = await w.cancel(str(reply.data["request_id"]), ALICE)
-    await quoting
+    await asking
     await other.ctx.db.close()
     await w.settle()
     view = await w.view(str(reply.data["request_id"]))
@@ -227,7 +227,7 @@ async def test_a_request_that_cannot_be_quoted_ends_and_says_so(w: World) -> Non
     broken = str((await w.ask()).data["request_id"])
     tries = 0
     while (await w.view(broken)).request.state is RequestState.QUOTING:
-        tries += await requests.quote_due(w.ctx)
+        tries += await quoting.quote_due(w.ctx)
         w.clock.advance(100)
     view = await w.view(broken)
     assert (view.request.state, tries) == (RequestState.UNAVAILABLE, unquoted.TRIES_MAX)
@@ -239,7 +239,7 @@ async def test_a_failure_that_passes_is_forgotten(w: World) -> None:
     w.ctx = replace(w.ctx, catalog=BrokenCatalog(w.ctx.catalog, 2))  # type: ignore[arg-type]
     request_id = str((await w.ask()).data["request_id"])
     for _ in range(3):
-        await requests.quote_due(w.ctx)
+        await quoting.quote_due(w.ctx)
         w.clock.advance(30)
     assert (await w.view(request_id)).request.state is RequestState.PENDING
 
@@ -254,7 +254,7 @@ async def test_a_request_that_kills_whoever_quotes_it_ends_too(w: World) -> None
         (held,) = await claim(w.ctx.db, Request, now=w.clock.now(), states=states, limit=1, lease=lease)
         assert await unquoted.may_try(w.ctx, held)  # And then this process dies in the middle as well.
     w.clock.advance(w.ctx.timing.claim_ttl_s)
-    await requests.quote_due(w.ctx)
+    await quoting.quote_due(w.ctx)
     view = await w.view(request_id)
     assert view.request.state is RequestState.UNAVAILABLE
     assert "was not heard of again" in view.request.outcome

@@ -6,7 +6,7 @@ import asyncio
 from decimal import Decimal
 from typing import Any
 
-from bot.services import requests
+from bot.services import reminding
 from ledger.claims import wake
 from ledger.models import Request
 from ledger.states import RequestState
@@ -69,7 +69,7 @@ async def test_replicas_remind_once(w: World) -> None:
     request_id = await asked(w)
     replicas = [w.replica() for _ in range(3)]
     w.clock.advance(900)
-    await asyncio.gather(*(requests.expire_due(one.ctx) for one in (w, *replicas)))
+    await asyncio.gather(*(reminding.expire_due(one.ctx) for one in (w, *replicas)))
     for one in replicas:
         await one.ctx.db.close()
     await w.settle()

@@ -11,7 +11,7 @@ import pytest
 
 from bot.rules.consumers import ConsumerPolicy
 from bot.rules.standing import signer
-from bot.services import requests
+from bot.services import quoting
 from ledger.db import Database
 from ledger.states import GrantState, RequestState, SessionState
 from ledger.values import Actor, ActorKind, GpuConstraint
@@ -36,7 +36,7 @@ async def asked(w: World, **changes: object) -> str:
     """A request whose offers are there."""
     changes.setdefault("candidates", ("vast",))
     reply = await w.ask(ALICE, **changes)
-    await requests.quote_due(w.ctx)
+    await quoting.quote_due(w.ctx)
     return str(reply.data["request_id"])
 
 
@@ -109,7 +109,7 @@ async def test_the_limit_of_a_day_holds_however_many_quote_at_once(signed: World
     for _ in range(6):
         await w.ask(ALICE, candidates=("vast",))
     replicas = [w.replica() for _ in range(3)]
-    await asyncio.gather(*(requests.quote_due(one.ctx) for one in (w, *replicas)))
+    await asyncio.gather(*(quoting.quote_due(one.ctx) for one in (w, *replicas)))
     for one in replicas:
         await one.ctx.db.close()
     books = await w.books()
@@ -134,7 +134,7 @@ async def test_a_program_has_limits_and_a_standing_approval_of_its_own(
         assert (await w.ask(atlas, gpu=GpuConstraint(("H100-SXM",), 1, 1))).code == "gpu_not_allowed"
         made = [str((await w.ask(atlas)).data["request_id"]) for _ in range(3)]
         people = await w.ask(ALICE)
-        await requests.quote_due(w.ctx)
+        await quoting.quote_due(w.ctx)
         views = [await w.view(one) for one in made]
         assert {option.cloud for view in views for option in view.options} == {"vast"}
         # The first is inside what was signed for in 24 hours; later ones and those of people wait for a person.

@@ -6,7 +6,7 @@ import asyncio
 from decimal import Decimal
 
 from bot.rules.tiers import ApprovalTier
-from bot.services import explaining, requests
+from bot.services import explaining, reminding
 from ledger.states import RequestState
 from ledger.values import Actor, ActorKind
 from tests.services.test_reminding import asked, pass_time, reminders
@@ -54,7 +54,7 @@ async def test_what_nobody_decides_goes_on_once_and_a_restart_repeats_nothing(w:
     assert reminders(w) == [(f"{request_id}/1.1", 1)]
     w.clock.advance(900)
     replicas = [w.replica() for _ in range(2)]
-    await asyncio.gather(*(requests.expire_due(one.ctx) for one in (w, *replicas)))
+    await asyncio.gather(*(reminding.expire_due(one.ctx) for one in (w, *replicas)))
     for one in replicas:
         await one.ctx.db.close()
     await w.settle()

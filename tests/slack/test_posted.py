@@ -9,7 +9,7 @@ import pytest
 from bot.practice import messages
 from bot.practice.model import Message
 from bot.practice.reader import all_text, button_texts, buttons
-from bot.services import digests, outbox, requests
+from bot.services import digests, outbox, quoting
 from bot.services.ports import Delivered, Messenger
 from ledger.models import Notification
 from ledger.states import NotificationKind, NotificationState
@@ -39,7 +39,7 @@ async def quoted(stage: Stage, channel: str = "#gpu") -> None:
     await stage.as_("alice").command("/gpu provision 1x4090 2h", channel)
     await stage.door.idle()
     await stage.ctx.inbox.drain()
-    await requests.quote_due(stage.ctx)
+    await quoting.quote_due(stage.ctx)
 
 
 async def message_row(stage: Stage, kind: NotificationKind = NotificationKind.REQUEST_MESSAGE) -> Notification:

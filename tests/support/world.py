@@ -25,6 +25,8 @@ from bot.services import (
     metering,
     outbox,
     overlooked,
+    quoting,
+    reminding,
     requests,
     rolling,
     sessions,
@@ -193,7 +195,7 @@ class World:
 
         `again`, at the same time, looks only at clouds where something is booting or ending, as the ticker does.
         """
-        done = await requests.quote_due(self.ctx) + await requests.expire_due(self.ctx)
+        done = await quoting.quote_due(self.ctx) + await reminding.expire_due(self.ctx)
         done += await lifecycle.send_due(self.ctx) + await lifecycle.resolve_due(self.ctx)
         done += await ending.terminate_due(self.ctx) + await switching.switch_due(self.ctx)
         done += await deadlines.deadlines_due(self.ctx)
