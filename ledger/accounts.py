@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import exists, func, or_, select, update
+from sqlalchemy import exists, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.events import record
 from ledger.locks import lock_families
-from ledger.models import BillLine, Instance, Stray
+from ledger.models import BillLine, Instance, Session, Stray
 from ledger.states import OPEN_INSTANCE, InstanceState, StrayState
 from ledger.values import Actor
 
@@ -44,6 +44,34 @@ async def held(tx: AsyncSession) -> list[Held]:
             more = found.get((cloud, account), Held(cloud, account, 0, since))
             found[cloud, account] = Held(cloud, account, more.count + count, min(more.since, since))
     return [found[key] for key in sorted(found)]
+
+
+async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> list[tuple[Instance | Stray, str]]:
+    """What is open at these `(cloud, account)`, oldest first: each row with its session's owner, "" for a stray."""
+    if not accounts:
+        return []
+    sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
+    where = tuple_(Instance.cloud, Instance.account).in_(accounts)
+    rows = select(Instance, Session.owner).join(Session, Session.id == Instance.session_id).where(sent, where)
+    found: list[tuple[Instance | Stray, str]] = []
+    for row, owner in await tx.execute(rows.order_by(Instance.created_at, Instance.id)):
+        found.append((row, owner))
+    strays = select(Stray).where(Stray.state != StrayState.GONE, tuple_(Stray.cloud, Stray.account).in_(accounts))
+    found += [(stray, "") for stray in await tx.scalars(strays.order_by(Stray.first_seen_at, Stray.id))]
+    return found
+
+
+async def rows_named(tx: AsyncSession, ids: Collection[str]) -> list[Instance | Stray]:
+    """The instances and strays with these ids, as they are now, in the order of their ids."""
+    fresh = {"populate_existing": True}
+    rows = await tx.scalars(select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id), execution_options=fresh)
+    strays = await tx.scalars(select(Stray).where(Stray.id.in_(ids)).order_by(Stray.id), execution_options=fresh)
+    return [*rows, *strays]
+
+
+async def stray_at(tx: AsyncSession, cloud: str, account: str, ref: str) -> Stray | None:
+    """The stray that an instance of an account was written down as."""
+    return await tx.scalar(select(Stray).where(Stray.cloud == cloud, Stray.account == account, Stray.ref == ref))
 
 
 async def move_account(

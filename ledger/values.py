@@ -325,11 +325,15 @@ class ProofKind(StrEnum):
     ABSENCE = "absence"
     FINAL_STATUS = "final_status"
     TIMEOUT = "timeout"
+    WORD = "word"
 
 
 @dataclass(frozen=True, slots=True)
 class ProofOfEnd:
-    """What the move to GONE demands: `from_absences`; for a batch cloud `from_final_status` or `from_timeout`."""
+    """What the move to GONE demands: `from_absences`; for a batch cloud `from_final_status` or `from_timeout`.
+
+    `from_word` is an operator's, for an account that no key here opens any more.
+    """
 
     kind: ProofKind
     account: str
@@ -357,6 +361,11 @@ class ProofOfEnd:
     def from_final_status(cls, account: str, at: datetime) -> ProofOfEnd:
         """A batch cloud's run reported its own final status."""
         return cls(ProofKind.FINAL_STATUS, account, at, (at,))
+
+    @classmethod
+    def from_word(cls, account: str, at: datetime) -> ProofOfEnd:
+        """An operator answers for it, because nothing here can look: no key that is set up opens the account."""
+        return cls(ProofKind.WORD, account, at, (at,))
 
     @classmethod
     def from_timeout(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 FIELDS: Final[Mapping[str, str]] = {
+    "account": "The account at the cloud, by the fingerprint of the key that its instances were made with.",
     "action": "On what the money was spent.",
     "actor": "Who: the kind and the name, such as slack:T1/U012AB3CD or consumer:atlas.",
     "after": "The state after it, or empty.",
@@ -129,6 +130,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "hours_known": "True when the hours follow from the work; false when they were given.",
     "id": "Its id.",
     "idle_since": "Since when its GPUs do nothing; null while they work.",
+    "ids": "Ids of instances and strays, as the list of unreachable ones shows them.",
     "image": "The container image.",
     "instances": "The instances that live, each with its session and its costs.",
     "instead": "What to write instead.",

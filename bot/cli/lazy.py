@@ -173,6 +173,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
             at="instances:adopt_app",
             routes=("POST /api/v1/strays/{stray}/adopt",),
         ),
+        "unreachable": Entry(
+            "Open instances of accounts whose key is not set up: list, gone.",
+            at="unreachable:app",
+            routes=("GET /api/v1/unreachable", "POST /api/v1/unreachable/gone"),
+        ),
         "recover": Entry(
             "After a lost or restored ledger: find every instance of ours at every cloud.",
             at="instances:recover_app",

@@ -16,6 +16,8 @@ NO_HEARTBEAT: Final = "no_heartbeat"
 IDLE: Final = "idle"
 #: Nobody here ended it.
 LOST: Final = "lost"
+#: An operator answers for its end, because no key that is set up can look.
+WRITTEN_OFF: Final = "written_off"
 #: It has other GPUs than were approved.
 WRONG_GPUS: Final = "wrong_gpus"
 

@@ -62,5 +62,6 @@ def _sentence(one: Held) -> str:
     return (
         f"{plural(one.count, 'open instance')} of ours at {one.cloud}, since {one.since:%Y-%m-%d %H:%M} UTC, "
         f"{'was' if one.count == 1 else 'were'} made with another key (account {one.account}) that is not set up here: "
-        "nothing can see or end what runs there, and it costs. Set up that key again, or another one of that account."
+        "nothing can see or end what runs there, and it costs. Set up that key again, or another one of that account; "
+        f"if nothing of it exists any more, say so: gpu-shopper unreachable gone {one.cloud}/{one.account} --reason …"
     )

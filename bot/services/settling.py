@@ -160,10 +160,12 @@ async def gone(
     now: datetime,
     *,
     outcome: tuple[str, str] | None = None,
+    actor: Actor = SYSTEM,
 ) -> None:
     """It is proved that the instance is gone: book the rest, close the row, and let the session go on.
 
-    `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss.
+    `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss. `actor` is
+    whoever says that it is gone.
     """
     await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
     await accrue_rest(ctx, tx, row, ended_at)
@@ -175,7 +177,7 @@ async def gone(
         row.id,
         InstanceState.GONE,
         at=now,
-        actor=SYSTEM,
+        actor=actor,
         reason=sentence,
         version=row.version,
         proof=proof,

@@ -14,7 +14,8 @@ from bot.rules.labels import LabelKind, LabelReading
 from bot.services import interrupting, recovery, rekeying
 from bot.services.context import Context
 from bot.services.metering import accrue_stray
-from bot.services.paging import OPERATORS, alone, page
+from bot.services.paging import OPERATORS, alone, page, page_in
+from ledger.accounts import stray_at
 from ledger.ends import approved_ends
 from ledger.events import announce, record
 from ledger.lookups import instances_by_label
@@ -29,7 +30,7 @@ from providers.errors import ProviderError
 
 DUPLICATE = "A second instance of one create; the first one is kept."
 LATE = "It showed up after its create had been given up."
-AGAIN = "Its end was ordered and had been proved, and it is listed again."
+AGAIN = "Its end was ordered and it counted as gone, and it is listed again."
 RETURNED = "It had been taken for lost and is listed again. It is kept until its approved end, or an operator ends it."
 OVERDUE = "It had been taken for lost, is listed again, and nothing that was approved holds it any more."
 ROWLESS = "It carries a valid label of this deployment but has no row here."
@@ -160,7 +161,7 @@ async def _sighted(
 ) -> None:
     async with ctx.db.write() as tx:
         if stray is None:
-            await _first_sighting(tx, find, listing, now)
+            await _first_sighting(ctx, tx, find, listing, now)
             return
         await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
         if condemn and stray.state is not StrayState.CONDEMNED:
@@ -168,7 +169,7 @@ async def _sighted(
             await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
 
 
-async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
+async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
     item, reason = find.item, find.reason
     state = StrayState.QUARANTINED if find.waits else StrayState.SEEN
     stray_id = new_id("str", now)
@@ -189,6 +190,7 @@ async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) 
         reason=reason,
     )
     if not new:
+        await _counted_gone(ctx, tx, listing, item, now)
         return
     record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
     if find.waits:
@@ -196,6 +198,15 @@ async def _first_sighting(tx: Tx, find: _Find, listing: Listing, now: datetime) 
     if find.row is not None:
         # Before the act: what is not kept is ended at a later sighting.
         await interrupting.tell(tx, find.row, now, stray_id=stray_id)
+
+
+async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedInstance, now: datetime) -> None:
+    """What was over for good is listed again: its row stays closed, so people must end it, and they are told."""
+    stray = await stray_at(tx, listing.cloud, listing.account, item.ref)
+    if stray is not None and stray.state is StrayState.GONE:
+        sentence = f"{listing.cloud} lists {item.ref} again, which counted as gone ({stray.id}). End it at the cloud."
+        await page_in(ctx, tx, f"{stray.id}/again", sentence, now)
+        ctx.hints.outbox.set()
 
 
 def _unbooked_from(find: _Find) -> datetime | None:

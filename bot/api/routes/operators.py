@@ -19,7 +19,7 @@ from bot.rules import recovering
 from bot.rules.approval import DeciderFacts
 from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import BadHolder, Scope, person
-from bot.services import access, auditing, measured, recovery, sweep
+from bot.services import access, auditing, measured, recovery, sweep, unreachable
 from bot.services.adopting import Adopt, adopt_stray
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
@@ -34,6 +34,7 @@ Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 StrayId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"])]
+StrayRef = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")]
 
 
 class EventOut(Out):
@@ -100,6 +101,27 @@ class StrayOut(Out):
     last_seen_at: datetime
     ended_at: datetime | None
     reason: str
+
+
+class UnreachableOut(Out):
+    """An open instance, or a stray, of an account that no key which is set up here opens."""
+
+    id: str
+    cloud: str
+    account: str
+    ref: str | None
+    state: str
+    price_usd_h: Decimal
+    since: datetime
+    session_id: str | None = Field(description="The session that it belongs to; null for a stray.")
+    owner: str
+
+
+class GoneIn(In):
+    """Which instances and strays no longer exist, and why that is known."""
+
+    ids: Annotated[list[StrayRef], Field(min_length=1, max_length=unreachable.MOST)]
+    reason: Annotated[str, Field(max_length=500)] = ""
 
 
 class RunIn(In):
@@ -212,6 +234,18 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
         return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
 
     return await once(desk, who, key, f"POST /strays/{stray}/adopt {body.model_dump_json()}", keep)
+
+
+@router.get("/unreachable", responses=refusals())
+async def unreachable_list(desk: AtDesk, _who: Admin) -> list[UnreachableOut]:
+    """What is open in accounts that no key which is set up here opens: nothing can look at it or end it."""
+    return [UnreachableOut.model_validate(one) for one in await unreachable.unreachable(desk.ctx)]
+
+
+@router.post("/unreachable/gone", responses=refusals(404, 409, 503))
+async def unreachable_gone(desk: AtDesk, who: Admin, body: GoneIn) -> Done:
+    """Say that these no longer exist, all of them or none. Refused while a cloud or their agents say otherwise."""
+    return done(await unreachable.write_off(desk.ctx, body.ids, who.actor, body.reason))
 
 
 @router.post("/recover", responses=refusals())
