@@ -41,6 +41,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/budgets": {"scope": "nobody", "period": "daily"},
     "/strays/{stray}/adopt": {"hours": 1},
     "/requests/{request}/break-glass": {"reason": "x"},
+    "/unreachable/gone": {"ids": ["ins_nowhere"]},
     "/delegations": {"delegate": "nobody", "until": "2026-12-01"},
 }
 #: These would change the session or the request for whoever may; the walks do that.
