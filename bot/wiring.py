@@ -8,7 +8,8 @@ from datetime import timedelta
 
 from bot import logs
 from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services import measured
 from bot.services.catalog import Catalog, ReadRuns, no_runs
 from bot.services.context import Context

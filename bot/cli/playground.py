@@ -19,7 +19,8 @@ from bot.main import SLACK_PATH, Bot, http, listen
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services.context import Context
 from bot.services.invariants import Truth
 from bot.services.pacing import LedgerPacer

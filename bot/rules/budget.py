@@ -7,7 +7,7 @@ is a rate: the sum of the approved prices per hour.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -46,17 +46,16 @@ class View(StrEnum):
 _WHOLE = {View.DAY: Period.HOURLY, View.MONTH: Period.DAILY, View.YEAR: Period.MONTHLY}
 
 
-def problem(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str]) -> str:
-    """What is wrong with the budgets of a policy, empty when nothing is."""
+def problems(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str]) -> Iterator[str]:
+    """What is wrong with the budgets of a policy: one sentence each."""
     for scope, limits in budgets.items():
         if not SCOPE.fullmatch(scope):
-            return f"budgets: `{scope}` is not one of global, team:NAME, user:ID, consumer:NAME, label:NAME"
+            yield f"budgets: `{scope}` is not one of global, team:NAME, user:ID, consumer:NAME, label:NAME"
         if scope.startswith("team:") and scope.removeprefix("team:") not in teams:
-            return f"budgets: `{scope}` names a team that `teams` does not list"
+            yield f"budgets: `{scope}` names a team that `teams` does not list"
         for period, limit in limits.items():
             if period not in set(Period) or not limit.is_finite() or limit < 0:
-                return f"budgets: `{scope}` needs amounts for hourly, daily, monthly or total, not {period}: {limit}"
-    return ""
+                yield f"budgets: `{scope}` needs amounts for hourly, daily, monthly or total, not {period}: {limit}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bot.rules.excluding import filtered, unfit
-from bot.rules.policy import Policy, Supported
+from bot.rules.images import Supported
+from bot.rules.policy import Policy
 from bot.rules.spend import MOST_USD_H
 from ledger.values import JobRequest
 from providers.base import Offer, Stock

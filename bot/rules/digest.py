@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -33,17 +33,16 @@ class Window:
     month_until: datetime
 
 
-def problem(at: str, zone: str, weekly: str) -> str:
-    """What is wrong with a policy's settings of the digest, empty when nothing is."""
+def problems(at: str, zone: str, weekly: str) -> Iterator[str]:
+    """What is wrong with a policy's settings of the digest: one sentence each."""
     if at and read_time(at) is None:
-        return f"digest_at is a time such as 09:00, or nothing for no digest, not {at}"
+        yield f"digest_at is a time such as 09:00, or nothing for no digest, not {at}"
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        return f"digest_timezone is a name such as Europe/Berlin, not {zone}"
+        yield f"digest_timezone is a name such as Europe/Berlin, not {zone}"
     if weekly and weekly not in WEEKDAYS:
-        return f"digest_weekly is one of {', '.join(WEEKDAYS)}, or nothing, not {weekly}"
-    return ""
+        yield f"digest_weekly is one of {', '.join(WEEKDAYS)}, or nothing, not {weekly}"
 
 
 def read_time(text: str) -> time | None:

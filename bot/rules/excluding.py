@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.estimate import unpriced
-from bot.rules.policy import Policy, Supported
+from bot.rules.images import Supported
+from bot.rules.policy import Policy
 from bot.rules.wording import plural
 from ledger.values import JobRequest, SpotPolicy
 from providers.base import Offer, Stock

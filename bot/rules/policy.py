@@ -1,35 +1,16 @@
-"""The team's policy and the service's timing, as data with documented defaults. A docs page is generated from here."""
+"""The team's policy, as data with documented defaults. A docs page is generated from here."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
-from bot.rules.bounds import is_person, problems
-from bot.rules.budget import problem as budget_problem
 from bot.rules.consumers import ConsumerPolicy
-from bot.rules.consumers import problems as consumer_problems
-from bot.rules.digest import problem as digest_problem
-from bot.rules.policy_defaults import disks, doc, frozen, idle_limits, image_capabilities, images
+from bot.rules.images import Supported, image_capabilities, images, read_range
+from bot.rules.policy_defaults import disks, doc, frozen, idle_limits
 from bot.rules.tiers import ApprovalTier
-from bot.rules.tiers import problems as tier_problems
-from bot.rules.timing import Timing
-from bot.rules.webhooks import problem as webhook_problem
-
-__all__ = ["Policy", "Supported", "Timing", "read_range"]
-
-
-#: The least and greatest compute capability of an image; None where nobody said.
-Supported = tuple[Decimal, Decimal] | None
-
-
-def read_range(text: str) -> Supported:
-    """The least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
-    found = re.fullmatch(r"(\d{1,2}\.\d)-(\d{1,2}\.\d)", text)
-    return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,60 +302,6 @@ class Policy:
         default="{project}-{model}-{count}x{gpu}",
         metadata=doc("Human part of an instance's name: {project}, {model}, {count} and {gpu}."),
     )
-
-    def validated(self) -> Policy:
-        """This policy, or ValueError with one sentence that names the setting and what a right value looks like."""
-        for sentence in problems(self):
-            raise ValueError(f"The policy is not usable: {sentence}.")
-        rules = (
-            (
-                all(len(names) > 1 and all(map(is_person, names)) for names in self.same_person),
-                "same_person needs two or more names for each person, for example [U012AB3CD, operator:ada]",
-            ),
-            (0 < self.max_hours <= self.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"),
-            (0 < self.break_glass_hours <= self.max_hours, "break_glass_hours must be above 0 and at most max_hours"),
-            (
-                self.auto_approve_below_usd is None
-                or (self.auto_approve_signed_by.strip() and self.auto_approve_until),
-                "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
-            ),
-            (
-                self.checkpoint_unverified in ("keep", "destroy"),
-                "checkpoint_unverified must be keep or destroy",
-            ),
-            ("default" in self.idle_s, "idle_s needs an entry `default`, for example 1800"),
-            ("default" in self.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"),
-            (not budget_problem(self.budgets, self.teams), budget_problem(self.budgets, self.teams)),
-            (not (wrong := next(consumer_problems(self.consumers), "")), wrong),
-            (
-                not (
-                    wrong := next(
-                        tier_problems(self.approval_tiers, self.approval_groups, self.escalate_to, self.teams), ""
-                    )
-                ),
-                wrong,
-            ),
-            (not (wrong := webhook_problem(self.webhook_networks, self.webhook_ports)), wrong),
-            (not (wrong := digest_problem(self.digest_at, self.digest_timezone, self.digest_weekly)), wrong),
-            (all(0 < share <= 1 for share in self.budget_thresholds), "budget_thresholds must lie between 0 and 1"),
-            ("default" in self.default_image, "default_image needs an entry `default`"),
-            (
-                all(read_range(text) for text in self.image_capabilities.values()),
-                "image_capabilities needs a range for each image, for example 5.0-9.0",
-            ),
-            (
-                all(re.fullmatch(r"[a-z]+:\S+", host) for host in self.blocked_hosts),
-                "blocked_hosts needs the cloud and the id of each host, for example vast:51234",
-            ),
-            (
-                all(re.fullmatch(r"[A-Za-z]{2}", country) for country in self.blocked_countries),
-                "blocked_countries needs two letters for each, for example CN",
-            ),
-        )
-        for holds, sentence in rules:
-            if not holds:
-                raise ValueError(f"The policy is not usable: {sentence}.")
-        return self
 
     def disk_gb(self, workload: str, asked_gb: int | None) -> int:
         """GB of disk to rent: what was asked, at least the minimum for that workload."""

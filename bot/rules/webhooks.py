@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import ipaddress
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -127,11 +127,12 @@ def signature(secrets: Iterable[bytes], message_id: str, at_s: int, body: bytes)
     return " ".join(f"v1,{one}" for one in made)
 
 
-def problem(networks: Iterable[str], ports: Iterable[int]) -> str:
-    """What is wrong with a policy's own networks and ports, empty when nothing is."""
+def problems(networks: Iterable[str], ports: Iterable[int]) -> Iterator[str]:
+    """What is wrong with a policy's own networks and ports: one sentence each."""
     for text in networks:
         try:
             ipaddress.ip_network(text)
         except ValueError:
-            return f"webhook_networks: `{text}` is not a network, for example 127.0.0.0/8"
-    return "" if all(0 < port < 65536 for port in ports) else "webhook_ports needs ports, for example [443]"
+            yield f"webhook_networks: `{text}` is not a network, for example 127.0.0.0/8"
+    if not all(0 < port < 65536 for port in ports):
+        yield "webhook_ports needs ports, for example [443]"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-from bot.rules.budget import Period, problem, together
+from bot.rules.budget import Period, problems, together
 from bot.rules.wording import usd
 from bot.services.commands import Reply
 from bot.services.context import Context
@@ -28,7 +28,7 @@ async def in_force(ctx: Context, tx: Tx) -> Limits:
 
 async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
     """Set a budget, or with no limit forget the one that was set; the operators are told. The policy file stays."""
-    wrong = problem({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams)
+    wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
         return Reply(False, "bad_budget", f"{wrong.removeprefix('budgets: ')}.")
     now = ctx.clock.now()

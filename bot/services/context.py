@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services.catalog import Catalog
 from bot.services.ports import CheckpointStores, People, Reach
 from bot.services.pressure import Pressure

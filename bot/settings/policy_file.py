@@ -17,7 +17,9 @@ from typing import Any, get_type_hints
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
+from bot.rules.timing import Timing
 
 SECTIONS: Mapping[str, type[Policy | Timing]] = MappingProxyType({"policy": Policy, "timing": Timing})
 
@@ -90,7 +92,7 @@ def read_policy_file(path: Path | None, *, practice: bool = False) -> PolicyFile
     if path is not None:
         sections = _Reader(path).sections()
     try:
-        policy = Policy(**sections.get("policy", {})).validated()
+        policy = validated(Policy(**sections.get("policy", {})))
         timing = Timing(**sections.get("timing", {})).validated(practice=practice)
     except ValueError as error:
         raise PolicyFileError(f"{path}: {error}") from error

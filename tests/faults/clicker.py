@@ -12,7 +12,8 @@ import sys
 from datetime import timedelta
 
 from bot.rules.approval import DeciderFacts
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services import approvals
 from bot.services.catalog import Catalog
 from bot.services.commands import Cancel, Decide

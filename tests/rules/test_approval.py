@@ -11,18 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.rules.approval import (
-    ApprovalPlan,
-    DeciderFacts,
-    Decision,
-    DecisionInput,
-    RequestFacts,
-    linked,
-    plan,
-    verdict,
-)
+from bot.rules.approval import ApprovalPlan, DeciderFacts, Decision, DecisionInput, RequestFacts, linked, plan, verdict
 from bot.rules.authority import ANYBODY, stands_for
 from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
 from bot.rules.wording import Verdict
 from ledger.states import RequestState
 from ledger.values import Actor, ActorKind
@@ -244,7 +236,7 @@ def test_two_approvers_are_two_people_who_choose_the_same_offer() -> None:
 
 
 ADA = Actor(ActorKind.OPERATOR, "ada")
-ONE_PERSON = replace(POLICY, same_person=(("U2", "operator:ada"), ("U9", "consumer:K9"))).validated()
+ONE_PERSON = validated(replace(POLICY, same_person=(("U2", "operator:ada"), ("U9", "consumer:K9"))))
 
 
 def test_the_other_names_of_a_person_are_those_of_the_policy() -> None:

@@ -11,6 +11,7 @@ from bot.rules import breaking
 from bot.rules.approval import SLACK_OFF
 from bot.rules.authority import DeciderFacts
 from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
 from ledger.values import Actor, ActorKind
 
 DAVE = DeciderFacts(Actor(ActorKind.SLACK, "UDAVE", "T1"))
@@ -66,4 +67,4 @@ def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
 
 def test_its_time_is_inside_the_usual_one() -> None:
     with pytest.raises(ValueError, match="break_glass_hours"):
-        Policy(break_glass_hours=Decimal(13)).validated()
+        validated(Policy(break_glass_hours=Decimal(13)))

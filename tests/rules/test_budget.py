@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from bot.rules.budget import Line, Period, View, begins, crossed, fits, problem, said, scopes_of, together
+from bot.rules.budget import Line, Period, View, begins, crossed, fits, problems, said, scopes_of, together
 from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
 
 NOW = datetime(2026, 3, 2, 15, 30, 5, tzinfo=UTC)
 FIVE = Decimal(5)
@@ -31,18 +32,18 @@ def line(limit: int, spent: int = 0, still: int = 0, period: Period = Period.MON
     ],
 )
 def test_an_unusable_budget_is_named(budgets: dict[str, Any], named: str) -> None:
-    assert named in problem(budgets, ())
+    assert named in next(problems(budgets, ()))
     with pytest.raises(ValueError, match="budgets"):
-        replace(Policy(), budgets=budgets).validated()
+        validated(replace(Policy(), budgets=budgets))
 
 
 def test_usable_budgets() -> None:
     budgets = {"global": {"total": FIVE}, "team:a": {"hourly": FIVE}, "user:slack:T1/U1": {}, "label:moe.v2": {}}
-    assert problem({**budgets, "user:*": {}}, ("a",)).startswith("budgets: `user:slack:T1/U1`")
+    assert next(problems({**budgets, "user:*": {}}, ("a",))).startswith("budgets: `user:slack:T1/U1`")
     del budgets["user:slack:T1/U1"]
-    assert problem({**budgets, "user:operator:ada": {}, "consumer:*": {}}, ("a",)) == ""
+    assert list(problems({**budgets, "user:operator:ada": {}, "consumer:*": {}}, ("a",))) == []
     with pytest.raises(ValueError, match="budget_thresholds"):
-        replace(Policy(), budget_thresholds=(Decimal(2),)).validated()
+        validated(replace(Policy(), budget_thresholds=(Decimal(2),)))
 
 
 def test_time_begins_with_the_day_or_the_month_or_never() -> None:

@@ -11,6 +11,7 @@ import pytest
 from bot.rules import consumers, mounts
 from bot.rules.consumers import ConsumerPolicy, NotAllowed
 from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
 from bot.rules.standing import applied, signer
 from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
 
@@ -61,7 +62,7 @@ def test_limits_are_of_programs_that_are_named() -> None:
 
 
 def test_a_policy_with_programs_is_checked() -> None:
-    Policy(consumers={"atlas": LIMITS}).validated()
+    validated(Policy(consumers={"atlas": LIMITS}))
     for wrong, said in (
         (ConsumerPolicy(gpus=("nonsense",)), "is not a GPU"),
         (ConsumerPolicy(max_hours=Decimal(0)), "max_hours must be above 0"),
@@ -69,7 +70,7 @@ def test_a_policy_with_programs_is_checked() -> None:
         (ConsumerPolicy(auto_approve_below_usd=Decimal(1), auto_approve_signed_by="Ada"), "auto_approve_until"),
     ):
         with pytest.raises(ValueError, match=said):
-            Policy(consumers={"atlas": wrong}).validated()
+            validated(Policy(consumers={"atlas": wrong}))
 
 
 def test_a_standing_approval_of_a_program_is_its_own() -> None:

@@ -10,16 +10,19 @@ from typing import Any
 import pytest
 
 from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
 from bot.rules.standing import STANDING_PREFIX, fingerprint, signer, standing
 from bot.rules.wording import Verdict
 from tests.support.clock import START
 
-POLICY = Policy(
-    auto_approve_below_usd=Decimal(5),
-    auto_approve_signed_by="operator:ada",
-    auto_approve_until=START.date(),
-    auto_approve_daily_usd=Decimal(10),
-).validated()
+POLICY = validated(
+    Policy(
+        auto_approve_below_usd=Decimal(5),
+        auto_approve_signed_by="operator:ada",
+        auto_approve_until=START.date(),
+        auto_approve_daily_usd=Decimal(10),
+    )
+)
 
 
 def judged(policy: Policy = POLICY, worst: str = "4", **changes: Any) -> Verdict:
@@ -78,7 +81,7 @@ def test_the_approver_names_the_version_of_the_policy() -> None:
 )
 def test_a_standing_approval_needs_somebody_who_signed_and_an_end(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="auto_approve_"):
-        replace(POLICY, **change).validated()
+        validated(replace(POLICY, **change))
 
 
 def test_the_day_of_its_end_is_a_whole_day() -> None:

@@ -15,6 +15,7 @@ from bot.rules import tiers
 from bot.rules.approval import plan, verdict
 from bot.rules.authority import DeciderFacts, asked, groups, is_approver, is_slack_group, may_decide, with_steps
 from bot.rules.policy import Policy
+from bot.rules.policy_problems import validated
 from bot.rules.tiers import ApprovalTier, Mandate, Weighed
 from ledger.values import Actor, ActorKind
 from tests.rules.builders import NOW
@@ -144,7 +145,7 @@ def test_a_tier_says_how_many_of_whom_and_why() -> None:
 )
 def test_a_table_that_cannot_be_meant_is_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Policy(**settings).validated()
+        validated(Policy(**settings))
 
 
 def test_a_table_from_strict_to_loose_is_taken() -> None:
@@ -155,7 +156,7 @@ def test_a_table_from_strict_to_loose_is_taken() -> None:
         ApprovalTier("lab", "leads", team="research"),
         ApprovalTier("rest", above_hours=Decimal(3)),
     )
-    replace(POLICY, approval_tiers=rows, teams={"research": ("U1",)}).validated()
+    validated(replace(POLICY, approval_tiers=rows, teams={"research": ("U1",)}))
 
 
 def test_a_decision_of_another_group_is_refused_and_withdrawing_is_not() -> None:

@@ -76,6 +76,7 @@ def test_what_an_answer_means() -> None:
 
 
 def test_a_policy_names_networks_and_ports() -> None:
-    assert webhooks.problem(["127.0.0.0/8"], [443, 8443]) == ""
-    assert "10.0.0.1/8" in webhooks.problem(["10.0.0.1/8"], [443])
-    assert "webhook_ports" in webhooks.problem([], [0])
+    assert list(webhooks.problems(["127.0.0.0/8"], [443, 8443])) == []
+    (network, ports) = webhooks.problems(["10.0.0.1/8"], [0])
+    assert "10.0.0.1/8" in network
+    assert "webhook_ports" in ports

@@ -13,7 +13,8 @@ from sqlalchemy import select
 
 from bot.rules.approval import DeciderFacts
 from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services import (
     approvals,
     deadlines,

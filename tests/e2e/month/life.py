@@ -18,7 +18,8 @@ from bot import wiring
 from bot.api.app import build_api
 from bot.api.desk import ApiSettings, Desk
 from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services.context import Context
 from bot.services.switching import SWITCHABLE
 from bot.ticker.schedule import Job

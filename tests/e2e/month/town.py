@@ -17,7 +17,8 @@ from unittest import mock
 
 import httpx
 
-from bot.rules.policy import Policy, Timing
+from bot.rules.policy import Policy
+from bot.rules.timing import Timing
 from bot.services import checkins
 from ledger.values import Actor, ActorKind
 from providers.registry import sandboxes

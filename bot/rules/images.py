@@ -1,0 +1,40 @@
+"""Images: which one is rented where nobody names one, and which GPUs it has code for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from types import MappingProxyType
+
+#: The least and greatest compute capability of an image; None where nobody said.
+Supported = tuple[Decimal, Decimal] | None
+
+
+def read_range(text: str) -> Supported:
+    """The least and greatest compute capability of `5.0-9.0`; None when it is not such a range."""
+    found = re.fullmatch(r"(\d{1,2}\.\d)-(\d{1,2}\.\d)", text)
+    return (Decimal(found[1]), Decimal(found[2])) if found and Decimal(found[1]) <= Decimal(found[2]) else None
+
+
+def images() -> Mapping[str, str]:
+    """Image per cloud."""
+    return MappingProxyType(
+        {
+            "default": "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel",
+            "vast": "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel",
+            "runpod": "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404",
+        }
+    )
+
+
+def image_capabilities() -> Mapping[str, str]:
+    """Least and greatest compute capability per image."""
+    # CUDA 12.8 is the first with kernels for Blackwell (10.0 and 12.0); the builds against it leave old GPUs out.
+    return MappingProxyType(
+        {
+            "pytorch/pytorch:2.5.1-cuda12.4-cudnn9-devel": "5.0-9.0",
+            "pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel": "7.5-12.0",
+            "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404": "7.0-12.0",
+        }
+    )
