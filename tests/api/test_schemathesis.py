@@ -43,7 +43,8 @@ async def test_every_phase(
             "path.webhook": f"whk_{'0' * 16}",
         }
         settings.write_text("\n".join(["[parameters]", *(f'"{name}" = "{value}"' for name, value in known.items())]))
-        async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU", calls_per_minute=10**6)), {})) as url:
+        patient = ApiSettings("C0GPU", calls_per_minute=10**6, wrong_keys_per_minute=10**6)
+        async with serving(build_api(Desk(w.ctx, patient), {})) as url:
             arguments = ["--config-file", str(settings), "run", f"{url}/openapi.json", "--no-color", "--seed", "1"]
             arguments += ["-H", f"Authorization: Bearer {made.data['token']}", "--max-examples", examples]
             arguments += ["--exclude-path", "/api/v1/events"]  # It does not end by itself.
