@@ -375,9 +375,10 @@ class Provider(Protocol):
         """Ask for an in-place restart of the container. Idempotent. `Unsupported` where the cloud has no such call."""
         ...
 
-    async def terminate(self, ref: str) -> None:
+    async def terminate(self, ref: str) -> bool:
         """Ask to destroy it with everything billable about it. Idempotent: already gone is success, not an error.
 
+        True when the cloud took the order; False when it says that there is no such instance (any more).
         `Unsupported` for what still runs where the capabilities have no `terminate`.
         """
         ...

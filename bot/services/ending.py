@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime, timedelta
+from typing import Any
 
 from bot.services import asking, gating, hearing, holding, recovery, warning
 from bot.services.context import Context
 from bot.services.paging import alone, page_in
 from bot.services.settling import end_instance, settle
+from bot.services.watching import last_heard_at
 from ledger.claims import Claim, claim, release
 from ledger.events import announce
 from ledger.lookups import open_instances_of_session
@@ -87,7 +89,8 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
             await release(tx, Instance, held, due_at=held_until)
         ctx.hints.outbox.set()
         return
-    acked_at, problem, unreachable = row.terminate_acked_at, "", False
+    taken: dict[str, Any] = {}
+    problem, unreachable = "", False
     try:
         if row.ref is None:
             raise ValueError(f"{row.id} is ending but has no id at its cloud")
@@ -95,8 +98,9 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         if provider is None or provider.account != row.account:
             unreachable = True
         else:
-            await provider.terminate(row.ref)
-            acked_at = acked_at or ctx.clock.now()
+            was_there = await provider.terminate(row.ref)
+            if row.terminate_acked_at is None:
+                taken = await _taken(ctx, row, was_there=was_there)
     except Unsupported as error:
         await _wait_for_its_end(ctx, held, row, error.message)
         return
@@ -108,10 +112,23 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         fresh = await tx.get_one(Instance, row.id)
         waiting_s = (now - _sent_since(fresh)).total_seconds()
         pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
-        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), terminate_acked_at=acked_at)
+        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), **taken)
         # Of an account that is not set up here the operators hear once for all of its instances (see `overlooked`).
         if waiting_s > ctx.timing.terminate_page_s and not unreachable:
             await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
+
+
+async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, Any]:
+    """The columns of a cloud's first answer to the order. It bills no further, whichever answer it was.
+
+    What it took the order for was there until now, whatever its listings lacked. What it does not know any more ended
+    before: certainly after its agent was heard, or after it was reached, and by the first listing without it.
+    """
+    now = ctx.clock.now()
+    if was_there:
+        return {"terminate_acked_at": now, "absent_at": []}
+    alive_at = await last_heard_at(ctx, row) or row.reachable_at or now
+    return {"terminate_acked_at": now, "trouble_at": row.trouble_at or min(alive_at, now)}
 
 
 def _sent_since(row: Instance) -> datetime:

@@ -136,7 +136,6 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
         values={
             "outcome_code": code,
             "outcome": sentence,
-            "absent_at": [],
             "terminate_asked_at": now,
             "due_at": now,
             "claim_token": None,
@@ -171,6 +170,8 @@ async def gone(
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or ((end_codes.LOST, LOST) if lost else (row.outcome_code, row.outcome))
+    # What was lost ended some time before the first look that lacked it: so much of its cost is not known.
+    since = {"trouble_at": row.trouble_at or ended_at} if code == end_codes.LOST else {}
     await move(
         tx,
         Instance,
@@ -184,6 +185,7 @@ async def gone(
         values={
             "billing_until": ended_at,
             "ended_at": ended_at,
+            **since,
             "outcome_code": code,
             "outcome": sentence,
             "due_at": None,

@@ -26,11 +26,10 @@ from bot.services.runs import close_run
 from bot.services.settling import adopt, check_rate, gone
 from bot.services.strays import note_strays
 from bot.services.switching import follow
-from bot.services.watching import instead, still_there, watch
+from bot.services.watching import instead, last_heard_at, still_there, watch
 from ledger.lookups import open_instances
 from ledger.models import GrantRow, Instance, Request
 from ledger.moves import StaleMove
-from ledger.nodes import node_of
 from ledger.states import InstanceState
 from ledger.values import Absence, ProofOfEnd
 from ledger.writes import amend
@@ -141,14 +140,21 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     if absence is None or waiting or row.state is InstanceState.UNKNOWN or listing.account != row.account:
         return False
     absences = [Absence(datetime.fromisoformat(at), row.account) for at in row.absent_at] + [absence]
-    rule = ctx.timing.absence_rule
-    proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=None)
+    # What was lacking before its end was ordered tells when it ended; that it did is proved by looks after the order.
+    ordered_at = row.terminate_asked_at if row.state is InstanceState.TERMINATING else None
+    counted = [one for one in absences if ordered_at is None or one.at >= ordered_at]
+    rule, heard_at = ctx.timing.absence_rule, None
+    proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=None)
     if proof is not None:
-        proof = ProofOfEnd.from_absences(absences, rule, last_heartbeat_at=await _heard_at(ctx, row))
+        heard_at = await last_heard_at(ctx, row)
+        proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=heard_at)
     if proof is not None and row.state in RUNNING_STATES:
-        there = await still_there(ctx, provider, row)
-        if there:
-            await page(ctx, f"{row.id}/missing", f"{row.cloud} does not list {row.name} ({row.ref}), but {there}.")
+        doubt = await still_there(ctx, provider, row)
+        if doubt is not None:
+            said = f"{row.cloud} does not list {row.name} ({row.ref}), but {doubt.sentence}."
+            await page(ctx, f"{row.id}/missing", said)
+            if not doubt.was_seen:
+                return False  # The looks that lacked it still stand, and the next one asks again.
             async with ctx.db.write() as tx:
                 return await amend(tx, Instance, row.id, version=row.version, absent_at=[])
     async with ctx.db.write() as tx:
@@ -156,18 +162,12 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
             kept = [a.at.isoformat() for a in absences]
             return await amend(tx, Instance, row.id, version=row.version, absent_at=kept)
         # The cloud stopped billing when it took the order; an instance that vanished did so by its first absence.
-        ended_at = row.terminate_acked_at or proof.evidence[0]
-        await gone(ctx, tx, row, proof, min(ended_at, proof.evidence[0]), ctx.clock.now())
+        vanished_at = min(one.at for one in absences if heard_at is None or one.at > heard_at)
+        ended_at = min(row.terminate_acked_at or vanished_at, vanished_at)
+        await gone(ctx, tx, row, proof, ended_at, ctx.clock.now())
     if isinstance(provider, Leaves):
         ctx.hints.leftovers.set()
     return True
-
-
-async def _heard_at(ctx: Context, row: Instance) -> datetime | None:
-    """When its agent reported last: whoever talks is not absent, whatever the cloud's listings say."""
-    async with ctx.db.read() as tx:
-        node = await node_of(tx, row.id)
-    return max((at for at in (row.heartbeat_at, node.at if node else None) if at), default=None)
 
 
 async def _present(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from bot.rules.trouble import ended_sentence, given_up_at, other_gpus, trouble
 from bot.rules.wording import hours as say_hours
@@ -11,6 +12,7 @@ from bot.services.context import Context
 from bot.services.interrupting import tell
 from bot.services.settling import end_announced
 from ledger.models import Instance
+from ledger.nodes import node_of
 from ledger.states import InstanceState
 from providers.base import InstanceStatus, NotSeen, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -51,8 +53,22 @@ def instead(row: Instance, item: ObservedInstance) -> str:
     return other_gpus(str(row.offer["gpu"]), int(row.offer["gpu_count"]), item.gpu, item.gpu_count)
 
 
-async def still_there(ctx: Context, provider: Provider, row: Instance) -> str:
-    """A second look at what the listings lack and nobody ended: what speaks for it, or "" when nothing does.
+async def last_heard_at(ctx: Context, row: Instance) -> datetime | None:
+    """When its agent reported last: whoever talks is not absent, whatever the cloud's listings say."""
+    async with ctx.db.read() as tx:
+        node = await node_of(tx, row.id)
+    return max((at for at in (row.heartbeat_at, node.at if node else None) if at), default=None)
+
+
+class Doubt(NamedTuple):
+    """What keeps an instance that the listings lack from being gone, and whether anything showed it just now."""
+
+    sentence: str
+    was_seen: bool
+
+
+async def still_there(ctx: Context, provider: Provider, row: Instance) -> Doubt | None:
+    """A second look at what the listings lack and nobody ended: what speaks for it, or None when nothing does.
 
     A listing may lie for longer than any rule for it allows for. The cloud is asked for the instance itself, and its
     SSH port, a witness of its own, is tried; a cloud that cannot be asked proves nothing either.
@@ -61,10 +77,11 @@ async def still_there(ctx: Context, provider: Provider, row: Instance) -> str:
         try:
             found = await provider.get(row.ref)
         except ProviderError as error:
-            return f"it cannot be asked for by its id now ({error.code}), so it is kept"
+            return Doubt(f"it cannot be asked for by its id now ({error.code}), so it is kept", was_seen=False)
         if not isinstance(found, NotSeen) and found.status is not InstanceStatus.TERMINATED:
-            return "it shows it when it is asked for its id, so it is kept"
+            return Doubt("it shows it when it is asked for its id, so it is kept", was_seen=True)
     if row.reachable_at is None or not row.ssh_host or not row.ssh_port:
-        return ""
-    answers = (await ctx.reach.probe(row.ssh_host, row.ssh_port)).ok
-    return "its SSH port answers, so it is kept. If it is gone, end its session" if answers else ""
+        return None
+    if not (await ctx.reach.probe(row.ssh_host, row.ssh_port)).ok:
+        return None
+    return Doubt("its SSH port answers, so it is kept. If it is gone, end its session", was_seen=True)

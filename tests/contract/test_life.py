@@ -176,7 +176,7 @@ async def test_a_restart_comes_back(bench: Bench) -> None:
 @pytest.mark.needs(terminate=True)
 async def test_terminate_ends_the_bill_and_may_be_repeated(bench: Bench) -> None:
     running = await bench.running()
-    await bench.provider.terminate(running.ref)
+    assert await bench.provider.terminate(running.ref)
     await bench.provider.terminate(running.ref)
     bench.step()
     await bench.provider.terminate(running.ref)
@@ -185,6 +185,7 @@ async def test_terminate_ends_the_bill_and_may_be_repeated(bench: Bench) -> None
     total = bench.truth()[0].total_usd
     bench.step(3600)
     assert bench.truth()[0].total_usd == total
+    assert not await bench.provider.terminate(running.ref)
 
 
 async def test_a_stopped_instance_can_be_terminated(bench: Bench) -> None:

@@ -17,7 +17,7 @@ from tests.support.matrix import take_turns
 from tests.support.world import World, checked_world, world
 
 HERE = Path(__file__).parent
-ABOUT_CLOUDS = {"test_billed_downtime", "test_interruptions"}
+ABOUT_CLOUDS = {"test_billed_downtime", "test_interruptions", "test_vanished"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

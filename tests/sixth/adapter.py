@@ -140,10 +140,12 @@ class CirrusProvider:
     async def restart(self, ref: str) -> None:
         raise Unsupported(CLOUD, "cirrus has no restart")
 
-    async def terminate(self, ref: str) -> None:
+    async def terminate(self, ref: str) -> bool:
         reply = await self._http.read("DELETE", _path(ref))
-        if reply.status != 404:
-            self._body(reply)
+        if reply.status == 404:
+            return False
+        self._body(reply)
+        return True
 
     async def balance(self) -> Balance:
         raise Unsupported(CLOUD, "cirrus tells no balance")

@@ -252,15 +252,15 @@ class KaggleProvider:
         """There is none."""
         raise Unsupported(CLOUD, "Kaggle cannot restart a run; a new run needs a new approval")
 
-    async def terminate(self, ref: str) -> None:
-        """Success for a run that is over; `Unsupported` for any other, because Kaggle has no usable cancel.
+    async def terminate(self, ref: str) -> bool:
+        """False for a run that is over; `Unsupported` for any other, because Kaggle has no usable cancel.
 
         Deleting the kernel is not offered instead: it destroys the results, and whether it ends the session is not
         documented.
         """
         seen = await self.get(ref)
         if isinstance(seen, ObservedInstance) and seen.status is InstanceStatus.TERMINATED:
-            return
+            return False
         raise Unsupported(
             CLOUD, "Kaggle cannot cancel a run; it ends by itself, by its timeout, or by hand on kaggle.com"
         )

@@ -260,15 +260,16 @@ class LambdaProvider:
         body = {"instance_ids": [_ref(ref)]}
         self._data(await self._http.read("POST", "/instance-operations/restart", json=body), dict)
 
-    async def terminate(self, ref: str) -> None:
+    async def terminate(self, ref: str) -> bool:
         """One id per call, because what a half-known list does is not documented. Gone already is success."""
         body = {"instance_ids": [_ref(ref)]}
         reply = await self._http.read("POST", "/instance-operations/terminate", json=body)
         if not_there(reply):
-            return
+            return False
         ended = self._data(reply, dict).get("terminated_instances")
         if not isinstance(ended, list) or ref not in [row.get("id") for row in ended if isinstance(row, dict)]:
             raise UnexpectedResponse(CLOUD, "Lambda's answer to the terminate does not name the instance")
+        return True
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

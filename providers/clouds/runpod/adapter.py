@@ -213,11 +213,12 @@ class RunPodProvider:
                 return
         raise call_error(reply, [self._key])
 
-    async def terminate(self, ref: str) -> None:
+    async def terminate(self, ref: str) -> bool:
         """`DELETE`: 204, or 404 when it is gone already. The volume is deleted with the pod."""
         reply = await self._http.read("DELETE", _pod(ref))
         if not reply.ok and reply.status != 404:
             raise call_error(reply, [self._key])
+        return reply.ok
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

@@ -266,13 +266,15 @@ class TensorDockProvider:
         """There is none."""
         raise Unsupported(CLOUD, "TensorDock has no restart; reboot the machine over SSH")
 
-    async def terminate(self, ref: str) -> None:
+    async def terminate(self, ref: str) -> bool:
         """`DELETE`; 404 is success."""
         reply = await self._call("DELETE", f"/instances/{_ref(ref)}")
-        if not not_there(reply):
-            error = call_error(reply)
-            if error is not None:
-                raise error
+        if not_there(reply):
+            return False
+        error = call_error(reply)
+        if error is not None:
+            raise error
+        return True
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

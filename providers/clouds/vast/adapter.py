@@ -245,11 +245,13 @@ class VastProvider:
         """Reboot of the container; the GPU stays rented."""
         self._body(await self._http.read("PUT", f"/api/v0/instances/reboot/{_number(ref)}/", json={}))
 
-    async def terminate(self, ref: str) -> None:
+    async def terminate(self, ref: str) -> bool:
         """Destroy. A 404 that names the instance is success; a 404 about the key is not."""
         reply = await self._http.read("DELETE", _path(ref), json={})
-        if not not_there(reply):
-            self._body(reply)
+        if not_there(reply):
+            return False
+        self._body(reply)
+        return True
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from functools import partial
 
 from bot.rules.drift import DRIFT
+from bot.services.approvals import OVERRIDE
 from bot.services.commands import Reply
 from ledger.states import RequestState, SessionState
 from ledger.values import Actor, SpotPolicy
@@ -15,13 +16,15 @@ from tests.e2e.month.board import Shown
 from tests.e2e.month.faults import Injector
 from tests.e2e.month.shares import SHARE
 from tests.e2e.month.town import OWNERS, Month, slack
-from tests.support.world import BOB
+from tests.support.world import BOB, CAROL
 
 HOURS = (1, 1, 1, 2, 2, 2, 3, 4, 6, 8, 12)
 #: The share of what is asked of Vast.ai that is to be a spot machine.
 SPOT = 0.2
 #: The share of questions about a higher cost that nobody answers.
 UNANSWERED = 0.5
+#: The share of questions about more hours in all that are left until they expire.
+LEFT = 0.3
 #: What owners do with a machine that is ready, and how often of 100.
 HABITS = {"forget": 45, "end": 30, "extend": 15, "done": 5, "idle": 5}
 
@@ -52,6 +55,8 @@ class People:
     unexpected: list[str] = field(default_factory=list)
     #: Questions about a higher cost: whether somebody answers.
     answered: dict[str, bool] = field(default_factory=dict)
+    #: Requests that more hours have to be allowed for first: whether somebody does.
+    longer: dict[str, bool] = field(default_factory=dict)
 
     def day(self, start: datetime, end: datetime, clouds: tuple[str, ...], sessions_a_day: int) -> None:
         """Plan the requests of a day, or of what there is of it."""
@@ -89,7 +94,10 @@ class People:
             self.month.after(1, lambda: self.use(shown.subject))
 
     async def consider(self, request_id: str) -> None:
-        """Bob looks at a request, and approves its first option when it can be decided."""
+        """Bob looks at a request, and approves its first option when it can be decided.
+
+        What is asked of him first, more hours in all than one decision allows, is left, or is Carol's to allow.
+        """
         self.waiting.discard(request_id)
         view = await self.month.hands.view(request_id)
         if view.request.state is not RequestState.PENDING:
@@ -98,6 +106,13 @@ class People:
             answers = self.answered.setdefault(request_id, self.month.random.random() >= UNANSWERED)
             if not answers:
                 return
+        if view.request.kind == OVERRIDE:
+            return  # It is decided together with what it is for.
+        if view.override is not None and view.override.state is RequestState.PENDING:
+            allowed = self.longer.setdefault(request_id, self.month.random.random() >= LEFT)
+            if not allowed:
+                return
+            self._note(request_id, await self.month.hands.decide(view.override.id, CAROL))
         reply = await self.month.hands.decide(request_id, BOB)
         self._note(request_id, reply)
         if reply.code == "approved" and request_id in self.stories:

@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
+from bot.rules.reconcile import SETTLED
 from tests.e2e.month.faults import Injector
 from tests.e2e.month.people import People
 from tests.e2e.month.shares import SHARE
 from tests.e2e.month.town import Month, month
 from tests.e2e.month.verdict import Verdict, judge, table
 
-#: Longer than the longest session, and than the wait for a decision and for the end after it.
-DRAIN = timedelta(hours=20)
+#: Longer than the longest session and the wait for a decision; then the clouds' bills are whole, after two days more.
+DRAIN = timedelta(hours=20) + SETTLED + timedelta(hours=8)
 
 
 @dataclass(frozen=True, slots=True)

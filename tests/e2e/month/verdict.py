@@ -11,6 +11,7 @@ from statistics import median
 
 from bot.rules.end_codes import WRONG_GPUS
 from bot.services import invariants, reconciling
+from bot.services.approvals import OVERRIDE
 from bot.services.invariants.money import SPENT
 from ledger.audit import Books, read_books
 from ledger.models import Instance, Request
@@ -56,6 +57,8 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     #: Why approved requests never got ready, and how many.
     never_ready: Counter[str] = field(default_factory=Counter)
+    #: Questions about more hours in all: how many were allowed, and how many left until they expired.
+    longer: Counter[str] = field(default_factory=Counter)
 
 
 async def judge(month: Month, people: People, injector: Injector) -> Verdict:
@@ -69,6 +72,7 @@ async def judge(month: Month, people: People, injector: Injector) -> Verdict:
     verdict.broken += people.unexpected
     verdict.broken += month.board.slack.broken() if month.board.slack is not None else []
     _stories(verdict, people, books)
+    _longer(verdict, people, books)
     true = {(item.cloud, item.ref): item for cloud in month.clouds.values() for item in cloud.instances()}
     _ends(verdict, month, books, true.values())
     _kills(verdict, books, true, injector)
@@ -114,6 +118,16 @@ def _never_ready(request: Request, rows: list[Instance]) -> str:
     if request.state in (RequestState.PENDING, RequestState.EXPIRED):
         ends.append("asked again")
     return " and ".join(ends)
+
+
+def _longer(verdict: Verdict, people: People, books: Books) -> None:
+    """More hours in all are somebody's decision of their own: what nobody allowed came to nothing, and is over."""
+    allowed = {one.parent_id for one in books.requests if one.kind == OVERRIDE and one.state is RequestState.APPROVED}
+    open_ = {one.id for one in books.requests if one.state in (RequestState.QUOTING, RequestState.PENDING)}
+    for request_id, was_allowed in people.longer.items():
+        verdict.longer["allowed" if was_allowed else "left"] += 1
+        if was_allowed != (request_id in allowed) or request_id in open_:
+            verdict.broken.append(f"more hours: {request_id}: allowed by people: {was_allowed}, and it is not so")
 
 
 def _ends(verdict: Verdict, month: Month, books: Books, true: Iterable[TrueInstance]) -> None:
@@ -201,6 +215,8 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
         is_gone = row is not None and row.state is InstanceState.GONE
         limits = reconciling.bounds(month.life.ctx, row) if row is not None and is_gone else None
         low, high = limits or (booked[key], booked[key])
+        if row is None and reconciling.is_silent(month.life.ctx.providers[cloud].capabilities):
+            low = Decimal(0)  # Nobody knows whether it ran before it was ended.
         sums = sessions[cloud, session_id]
         sums[0], sums[1], sums[2], sums[3] = sums[0] + booked[key], sums[1] + bill, sums[2] + low, sums[3] + high
     for (cloud, session_id), (mine, bill, low, high) in sessions.items():
@@ -277,11 +293,12 @@ def table(verdict: Verdict, month: Month, injector: Injector) -> str:
     said = ", ".join(f"{name} {number}" for name, number in sorted(names.items()))
     rules = ", ".join(f"{cloud}: {name}" for cloud, name in injector.rules) or "none"
     never = ", ".join(f"{why} {number}" for why, number in verdict.never_ready.most_common()) or "none"
+    longer = ", ".join(f"{what} {number}" for what, number in sorted(verdict.longer.items())) or "none"
     return "\n".join(
         [
             f"seed {month.seed}; {month.lives} lives; rules drawn: {rules}",
             *text,
-            f"never ready: {never}",
+            f"never ready: {never}; asked for more hours in all: {longer}",
             f"faults: {said}",
         ]
     )
