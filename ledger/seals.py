@@ -19,13 +19,18 @@ MARGIN = timedelta(hours=1)
 async def unsealed(tx: AsyncSession, until: datetime, limit: int) -> list[Event]:
     """Events before `until` without a seal, in order. No other process seals until the transaction ends."""
     await lock_seals(tx)
-    newest = await tx.scalar(select(func.max(Seal.at)))
+    newest = await last_sealed_at(tx)
     query = select(Event).outerjoin(Seal, Seal.event_id == Event.id).where(Seal.event_id.is_(None), Event.at < until)
     if newest is not None:
         # Ids are ordered by time, so only the last hour is looked through, however long the journal is.
         milliseconds = int((newest - MARGIN).timestamp() * 1000)
         query = query.where(Event.id >= f"evt_{base32(milliseconds << 32, 16)}")
     return list(await tx.scalars(query.order_by(Event.at, Event.id).limit(limit)))
+
+
+async def last_sealed_at(tx: AsyncSession) -> datetime | None:
+    """When the latest event that is sealed happened; None while none is."""
+    return await tx.scalar(select(func.max(Seal.at)))
 
 
 async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, Seal]:

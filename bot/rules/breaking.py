@@ -37,6 +37,20 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
     return Verdict(True, "break_glass", "")
 
 
+def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdict:
+    """Whether a session stays inside the cap on hours, or inside those (`allowed_h`) that an override has allowed.
+
+    `total_h` is all that it has had and would have, with what it may be held for at its end.
+    """
+    if total_h <= max(policy.max_hours, allowed_h):
+        return Verdict(True, "ok", "")
+    sentence = (
+        f"{hours(total_h)} in all, with what it has had before, is above {hours(policy.max_hours)}: somebody else must "
+        "allow that first, by the override."
+    )
+    return Verdict(False, "override_first", sentence)
+
+
 def left(policy: Policy, taken_usd: Decimal) -> Decimal:
     """Dollars that somebody may still start with, who has started with `taken_usd` in the last `PERIOD`."""
     return max(policy.break_glass_usd - taken_usd, Decimal(0))

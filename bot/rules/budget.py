@@ -142,12 +142,12 @@ def fits(lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal) -> Verd
     return Verdict(False, "over_budget", sentence)
 
 
-def crossed(line: Line, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
-    """The shares of a budget that a new approval reaches for the first time."""
+def reached(line: Line, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
+    """The shares of a budget that are used with so much more: by approvals, and by what nobody approves here."""
     if line.limit_usd <= 0:
         return []
-    before, after = line.committed_usd, line.committed_usd + line.asks(total_usd, rate_usd_h)
-    return [share for share in sorted(thresholds) if before < share * line.limit_usd <= after]
+    used = line.committed_usd + line.asks(total_usd, rate_usd_h)
+    return [share for share in sorted(thresholds) if share * line.limit_usd <= used]
 
 
 def said(line: Line, added_usd: Decimal = Decimal(0)) -> str:

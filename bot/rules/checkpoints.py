@@ -86,6 +86,9 @@ def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: dateti
         return Verdict(False, "missing", "There is no checkpoint at its place.")
     if newest.size <= 0:
         return Verdict(False, "empty", f"The newest checkpoint, {newest.path}, is empty.")
+    if newest.at - now > SLACK:
+        said = f"The newest checkpoint, {newest.path}, is dated in the future, so nobody can tell how old it is."
+        return Verdict(False, "future", said)
     worked_until = min(reported.worked_until or now, now)
     if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
         age = plural(int((worked_until - newest.at) / timedelta(minutes=1)), "minute")

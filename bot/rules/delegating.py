@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 
+from bot.rules.approval import SLACK_OFF
 from bot.rules.authority import DeciderFacts, is_approver, is_same, linked, never
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, plural
@@ -20,6 +21,8 @@ def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: dat
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
     if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
         return Verdict(False, "not_an_approver", "Only those whom the policy names as approvers can name a delegate.")
+    if to is not None and who.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
+        return SLACK_OFF  # Who clicks there decides nothing, and names nobody who does.
     if to is None or until is None:
         return Verdict(False, "bad_delegate", "Say who decides in your place, and until when: @who until 2026-12-01.")
     if to.kind not in (ActorKind.SLACK, ActorKind.OPERATOR):

@@ -23,6 +23,7 @@ from ledger.models import GrantRow, Instance, Request, Session, Token
 from ledger.moves import move
 from ledger.states import GrantState, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.values import SYSTEM, Actor, GrantKind, JobRequest, new_id
+from ledger.weighing import OVERRIDE
 from ledger.writes import Tx, amend, book
 
 
@@ -37,7 +38,7 @@ async def ask_override(
     job = replace(job, already_hours=max(duration.rented(total_h) - job.hours, Decimal(0)))
     override = Request(
         id=new_id("req", now),
-        kind="override_12h",
+        kind=OVERRIDE,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=f"override/{parent.id}/{parent.quote_version}",
@@ -80,6 +81,8 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
     for grant in await grants_of_session(tx, session.id) if session else ():
         if grant.kind == GrantKind.EXTEND:  # It added to what was decided before, and a new decision takes its place.
             await release(tx, grant, now, spent_usd=Decimal(0))
+    # What was asked about the machine that is gone is over: a new decision has its own hours and its own figure.
+    await close_extensions(tx, request_id, sentence, now, SYSTEM)
     await move(
         tx,
         Request,
@@ -200,9 +203,12 @@ async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime
 
 
 async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:
-    """When a request ends undecided or refused, so do its override request and its waiting session, and vice versa."""
+    """When a request ends undecided or refused, so do its override request and its waiting session, and vice versa.
+
+    Nobody's word on more time, or on a figure, is a word on the request whose session that is.
+    """
     relatives = [await override_of(tx, request.id)]
-    if request.parent_id:
+    if request.parent_id and request.kind == OVERRIDE:
         relatives.append(await tx.get(Request, request.parent_id))
     for relative in relatives:
         if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):

@@ -13,7 +13,7 @@ from bot.services.context import Context
 from ledger.db import Database
 from ledger.models import Event, Seal
 from ledger.reads import resolve
-from ledger.seals import family, heads, sealed_events, unsealed
+from ledger.seals import MARGIN, family, heads, last_sealed_at, sealed_events, unsealed
 from ledger.values import Clock
 
 #: A transaction that is under way may still write an event of a little earlier.
@@ -80,6 +80,7 @@ async def audit(db: Database, text: str) -> Audit:
     async with db.read() as tx:
         request, _ = await resolve(tx, text, past=True)
         rows = await sealed_events(tx, await family(tx, request.parent_id or request.id))
+        newest_at = await last_sealed_at(tx)
     chains: defaultdict[str, list[tuple[int, Event, str]]] = defaultdict(list)
     for event, sealed in rows:
         if sealed is not None:
@@ -91,5 +92,11 @@ async def audit(db: Database, text: str) -> Audit:
         number = first_broken((content(event), sealed) for _, event, sealed in chain)
         if number is not None:
             broken.append(f"{subject}: event {number} of {len(chain)} is not what was sealed")
+    # What was written when it happened was sealed then; what was put in afterwards is never.
+    broken += [
+        f"{event.subject}: {event.id} ({event.kind}) was not there when that time was sealed"
+        for event, sealed in rows
+        if sealed is None and newest_at is not None and event.at < newest_at - MARGIN
+    ]
     events = tuple(event for event, _ in rows)
     return Audit(request.id, request.requester, events, sum(map(len, chains.values())), newest, tuple(broken))

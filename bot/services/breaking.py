@@ -12,9 +12,10 @@ from bot.rules.authority import DeciderFacts
 from bot.rules.changing import covered
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap, total_cap
-from bot.services import asking, budgets, changes, outcomes, recovery
+from bot.services import asking, budgets, changes, lasting, outcomes, recovery
 from bot.services.commands import Reply
 from bot.services.context import Context
+from bot.services.offers import hold_hours
 from bot.services.paging import page_in
 from ledger.asks import Ask, ask_of_request
 from ledger.doors import Whose
@@ -100,6 +101,10 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     taken_usd = await started_alone(tx, names, breaking.BREAK_GLASS, now - breaking.PERIOD)
     left_usd = breaking.left(policy, taken_usd)
     time_h, cover, expected_usd = _cover(policy, ask, option, left_usd)
+    total_h = time_h + hold_hours(option) + await lasting.used(tx, request, now)
+    inside = breaking.inside_hours(policy, total_h, lasting.covered_by(ask.override))
+    if not inside.allowed:
+        return Reply(False, inside.code, inside.sentence)
     cheap = breaking.fits(policy, expected_usd, cover[1], left_usd)
     if not cheap.allowed:
         return Reply(False, cheap.code, cheap.sentence)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approval import DeciderFacts, confirmed, linked
-from bot.rules.budget import Line, Period, begins, crossed, fits, said, scopes_of
+from bot.rules.budget import Line, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict
 from bot.services import access, budgeting
@@ -24,6 +25,8 @@ from ledger.writes import Tx
 
 OPERATORS = "channel:operators"
 _NOTHING = Decimal(0)
+#: Kinds of actors that no budget of a user is for.
+_NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,31 @@ async def gate(
 
 
 async def reserved(ctx: Context, tx: Tx, spend: Spend, room: Room, now: datetime) -> None:
-    """An approval took this much: tell the owners of the budgets which shares it reached, each once per time."""
+    """An approval took this much: tell the owners of the budgets which shares are reached, each once per time."""
+    await _tell(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
+
+
+async def noticed(ctx: Context, owner: str, now: datetime) -> None:
+    """Something was spent that nobody approves here: tell the owners of the budgets that it counts against."""
+    async with ctx.db.write() as tx:
+        limits = await budgeting.in_force(ctx, tx)
+        if limits:
+            await lock_budgets(tx)
+            await _tell(ctx, tx, await _lines(ctx, tx, limits, owner, "", now), _NOTHING, _NOTHING, now)
+    ctx.hints.outbox.set()
+
+
+async def _tell(
+    ctx: Context, tx: Tx, lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
+) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
-    for line in room.lines:
-        for share in crossed(line, spend.total_usd, spend.rate_usd_h, ctx.policy.budget_thresholds):
-            since = f"{line.since:%Y-%m-%d}" if line.since else "all"
+    for line in lines:
+        for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds):
+            # What is paid per hour falls again, so it is told of once a day.
+            day = now if line.period is Period.HOURLY else line.since
+            since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
-            added = line.asks(spend.total_usd, spend.rate_usd_h)
+            added = line.asks(total_usd, rate_usd_h)
             sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
             new = False
             for destination in _owners(ctx.policy, line.scope):
@@ -129,7 +150,7 @@ async def _lines(
     owner = Actor.from_ref(owner_ref)
     behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
     person = Actor.from_ref(behind.owner) if behind else owner
-    people = [person, *linked(ctx.policy, person)] if person.kind is not ActorKind.CONSUMER else []
+    people = [person, *linked(ctx.policy, person)] if person.kind not in _NOBODY else []
     names = [_name(one) for one in people]
     teams = [team for team, members in ctx.policy.teams.items() if {*names, *(p.ref for p in people)} & set(members)]
     programs = [owner.id] if owner.kind is ActorKind.CONSUMER else []

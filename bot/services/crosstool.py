@@ -76,6 +76,8 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     if isinstance(done, str):
         return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
     entry_id, new = done
+    if new:
+        await budgets.noticed(ctx, actor.ref, now)
     told = "is booked" if new else "was booked already"
     sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
     return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
@@ -91,9 +93,10 @@ async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> t
         known = await externals_known(tx, list(found))
     fresh = [one for key, one in found.items() if key not in known]
     done = [await _booked(ctx, actor, one, now) for one in sorted(fresh, key=lambda one: one.amount_usd < 0)]
-    return sum(one[1] for one in done if not isinstance(one, str)), wrong + [
-        one for one in done if isinstance(one, str)
-    ]
+    new = sum(one[1] for one in done if not isinstance(one, str))
+    if new:
+        await budgets.noticed(ctx, actor.ref, now)
+    return new, wrong + [one for one in done if isinstance(one, str)]
 
 
 async def import_due(ctx: Context) -> int:

@@ -49,8 +49,7 @@ async def close(
             "claim_until": None,
         },
     )
-    if ask.request.kind != DRIFT:  # Its session and what was approved for it stand.
-        await asking.close_family(tx, ask.request, to, sentence, now, actor)
+    await asking.close_family(tx, ask.request, to, sentence, now, actor)
 
 
 async def approved(

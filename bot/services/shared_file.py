@@ -23,15 +23,23 @@ class SharedFileError(ValueError):
 
 def read_entries(path: Path) -> list[Any]:
     """The entries of a file; none where there is no file. `SharedFileError` for what is no list of entries."""
+    return _entries(path, _read(path))
+
+
+def _read(path: Path) -> Any:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise SharedFileError(f"{path} is larger than {LARGEST_BYTES // 1024 // 1024} MiB")
-        found = json.loads(path.read_text(encoding="utf-8") or "[]")
+        return json.loads(path.read_text(encoding="utf-8") or "[]")
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SharedFileError(f"{path} cannot be read: {error}") from error
-    entries = found.get("entries") if isinstance(found, dict) else found
+
+
+def _entries(path: Path, document: Any) -> list[Any]:
+    """A file is a list of entries, or an object that has one under `entries`."""
+    entries = document.get("entries") if isinstance(document, dict) else document
     if not isinstance(entries, list):
         raise SharedFileError(f"{path} is no list of entries")
     return entries
@@ -43,10 +51,15 @@ def others(entries: Sequence[Any]) -> list[Any]:
 
 
 def merge(path: Path, own: Sequence[dict[str, Any]]) -> int:
-    """Put our entries into the file: what has the same id is replaced, all else stays. Returns how many are new."""
+    """Put our entries into the file: what has the same id is replaced, all else stays. Returns how many are new.
+
+    A link is followed: the others go on with the file that it leads to.
+    """
     with _locked(path):
-        entries = read_entries(path)
-        places = {entry.get("id"): n for n, entry in enumerate(entries) if isinstance(entry, dict) and entry.get("id")}
+        path = path.resolve()
+        document = _read(path)
+        entries = _entries(path, document)
+        places = {str(entry["id"]): n for n, entry in enumerate(entries) if isinstance(entry, dict) and "id" in entry}
         new = 0
         for entry in own:
             if entry["id"] in places:
@@ -54,15 +67,15 @@ def merge(path: Path, own: Sequence[dict[str, Any]]) -> int:
             else:
                 entries.append(entry)
                 new += 1
-        _write(path, entries)
+        _write(path, document)
     return new
 
 
-def _write(path: Path, entries: Sequence[Any]) -> None:
+def _write(path: Path, document: Any) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(entries, file, indent=2, ensure_ascii=False)
+            json.dump(document, file, indent=2, ensure_ascii=False)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())

@@ -16,7 +16,7 @@ from bot.services.paging import page
 from ledger.claims import Claim, claim, release
 from ledger.courses import open_drift
 from ledger.events import announce, record
-from ledger.journal import done_before
+from ledger.journal import done_before, latest_events
 from ledger.locks import lock_family
 from ledger.lookups import instances_of_session, next_numbers, open_starts
 from ledger.models import GrantRow, Instance, Request, Session
@@ -226,7 +226,7 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            await (_stopped(tx, row, now) if stopped else _started(tx, row, now))
+            await (_stopped(ctx, tx, row, now) if stopped else _started(tx, row, now))
     except StaleMove:
         return True
     return True
@@ -235,15 +235,22 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
 _DONE = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
 
 
-async def _stopped(tx: Tx, row: Instance, now: datetime) -> None:
-    """It stands still, as was ordered: its session too, unless it never got ready since it stood still before."""
+async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+    """It stands still, as was ordered: its session too, unless it never got ready since it stood still before.
+
+    Whoever confirmed the cost while its pause was under way was told that it goes on, so it starts again.
+    """
     if row.state is InstanceState.STOPPED:
         await amend(tx, Instance, row.id, version=row.version, **_DONE)
         return
     await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
-        await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+        session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+    (ordered,) = await latest_events(tx, row.id, f"instance.{Order.STOP}", 1) or (None,)
+    paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
+    if paused and await open_drift(tx, session.request_id) is None:
+        await give(ctx, tx, session, Order.START, SYSTEM, now)
 
 
 async def _started(tx: Tx, row: Instance, now: datetime) -> None:

@@ -68,3 +68,10 @@ def test_it_is_for_little_and_everybody_who_decides_is_told() -> None:
 def test_its_time_is_inside_the_usual_one() -> None:
     with pytest.raises(ValueError, match="break_glass_hours"):
         validated(Policy(break_glass_hours=Decimal(13)))
+
+
+@pytest.mark.parametrize(
+    ("total", "allowed", "code"), [("12", "0", "ok"), ("12.1", "0", "override_first"), ("14", "14", "ok")]
+)
+def test_it_passes_no_cap_on_hours(total: str, allowed: str, code: str) -> None:
+    assert breaking.inside_hours(POLICY, Decimal(total), Decimal(allowed)).code == code

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bot.rules.budget import Line, Period, View, begins, crossed, fits, problems, said, scopes_of, together
+from bot.rules.budget import Line, Period, View, begins, fits, problems, reached, said, scopes_of, together
 from bot.rules.policy import Policy
 from bot.rules.policy_problems import validated
 
@@ -92,12 +92,12 @@ def test_what_is_reserved_counts_and_the_tightest_budget_is_named() -> None:
     assert "$2.00/h" in fits([hourly], Decimal(1), Decimal("1.5")).sentence
 
 
-def test_a_share_is_reached_once() -> None:
+def test_a_share_is_reached_by_whatever_counts_against_the_budget() -> None:
     shares = (Decimal(1), Decimal("0.5"), Decimal("0.8"))
-    assert crossed(line(10, 4), FIVE, FIVE, shares) == [Decimal("0.5"), Decimal("0.8")]
-    assert crossed(line(10, 5), FIVE, FIVE, shares) == [Decimal("0.8"), Decimal(1)]
-    assert crossed(line(10, 8), Decimal(1), FIVE, shares) == []
-    assert crossed(line(0, 0), FIVE, FIVE, shares) == []
+    assert reached(line(10, 4), FIVE, FIVE, shares) == [Decimal("0.5"), Decimal("0.8")]
+    assert reached(line(10, 5), FIVE, FIVE, shares) == [Decimal("0.5"), Decimal("0.8"), Decimal(1)]
+    assert reached(line(10, 3), Decimal(1), FIVE, shares) == []
+    assert reached(line(0, 0), FIVE, FIVE, shares) == []
 
 
 def test_a_budget_in_one_line() -> None:

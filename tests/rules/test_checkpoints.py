@@ -59,6 +59,8 @@ def test_the_newest_checkpoint_must_be_there_whole_recent_and_as_far_as_was_repo
     assert judge(replace(WHOLE, at=NOW - 2 * HOUR), Reported(NOW - 2 * HOUR), 3600, NOW).code == "verified"
     assert judge(replace(WHOLE, at=NOW - 2 * HOUR), Reported(), 3600, NOW).code == "old"
     assert judge(WHOLE, replace(reported, step=1201), 3600, NOW).code == "behind"
+    # Whose server says so was never asked what time it is.
+    assert judge(replace(WHOLE, at=NOW + HOUR), reported, 3600, NOW).code == "future"
     nameless = Newest("model.pt", 10, NOW - HOUR)
     assert nameless.step is None
     assert judge(nameless, Reported(NOW, 1200, NOW), 3600, NOW).code == "behind"

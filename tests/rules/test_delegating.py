@@ -57,6 +57,12 @@ def test_who_may_name_whom_until_when(who: DeciderFacts, to: Actor | None, until
     assert may_delegate(POLICY, who, to, until, NOW).code == code
 
 
+def test_where_slack_only_notifies_nobody_names_a_delegate_there() -> None:
+    policy = replace(POLICY, approvers=("UBOB", "operator:ivy"), allow_slack_decisions=False)
+    assert may_delegate(policy, DeciderFacts(BOB), DAVE, TODAY, NOW).code == "slack_off"
+    assert may_delegate(policy, DeciderFacts(Actor(ActorKind.OPERATOR, "ivy")), DAVE, TODAY, NOW).allowed
+
+
 def judge(
     who: DeciderFacts,
     what: DecisionInput = APPROVE,

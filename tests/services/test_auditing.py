@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import update
 
 from bot.services import auditing
+from ledger.events import record
 from ledger.models import Seal
 from tests.support.world import BOB, World
 
@@ -47,3 +49,12 @@ async def test_a_change_is_named_and_two_replicas_seal_once(w: World) -> None:
         await tx.execute(update(Seal).where(Seal.subject == request_id, Seal.number == 2).values(hash="0" * 64))
     (broken,) = (await auditing.audit(w.ctx.db, request_id)).broken
     assert broken.startswith(f"{request_id}: event 2 of")
+    w.clock.advance(7200)
+    for hours in (0, 1.9):  # What happens now is sealed next; what somebody puts into the past never is.
+        async with w.ctx.db.write() as tx:
+            at = w.clock.now() - timedelta(hours=hours)
+            record(tx, at=at, actor=BOB, subject=request_id, kind="request.vote", reason="Approved.")
+        w.clock.advance(11)
+        assert await auditing.seal_due(w.ctx) == (hours == 0)
+    _, put_in = (await auditing.audit(w.ctx.db, request_id)).broken
+    assert "(request.vote) was not there" in put_in

@@ -54,12 +54,19 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
     assert shared[:4] == [ENTRY, refund, stored, {"skill": "broken"}]
     assert shared[4:] == own
 
+    # A tool that keeps more than a list, and reads the file that a link leads to, finds everything there afterwards.
+    linked, odd = tmp_path / "linked.json", {"version": 2, "entries": [{"id": ["odd"]}, ENTRY]}
+    linked.symlink_to(tmp_path / "real.json")
+    linked.resolve().write_text(json.dumps(odd))
+    assert (shared_file.merge(linked, own), linked.is_symlink()) == (3, True)
+    assert json.loads((tmp_path / "real.json").read_text()) == {"version": 2, "entries": [*odd["entries"], *own]}
+
     w.tune(cost_ledger_file=str(path))
     assert (
         await crosstool.import_due(w.ctx) == 2
     )  # The refund with its cost: one is known, one is broken, and ours are never taken.
     assert await crosstool.import_due(w.ctx) == 0
-    for damage in ("{", '"text"'):
+    for damage in ("{", '"text"', "[" * 100_000):
         path.write_text(damage)
         assert await crosstool.import_due(w.ctx) == 0
     w.tune(cost_ledger_file="")
@@ -142,3 +149,21 @@ def test_a_file_that_is_no_ledger_is_refused(tmp_path: Path) -> None:
     with pytest.raises(shared_file.SharedFileError, match="no list"):
         shared_file.merge(path, [])
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+
+
+async def test_the_owners_of_a_budget_hear_of_what_other_tools_take_from_it(w: World, tmp_path: Path) -> None:
+    path = tmp_path / "cost_ledger.json"
+    path.write_text(json.dumps([ENTRY | {"amount_usd": 25}]))
+    limits = {"global": {"monthly": Decimal(100)}, "user:*": {"monthly": Decimal(1)}}
+    w.tune(budgets=limits, cost_ledger_file=str(path))
+
+    async def told() -> list[str]:
+        return [one.subject for one in (await w.books()).notifications if one.kind == "budget.threshold"]
+
+    assert await crosstool.import_due(w.ctx) == 1
+    assert await told() == []  # Nobody's own: the file's costs are those of no user.
+    assert (await crosstool.append(w.ctx, ALICE, ENTRY | {"amount_usd": "0.6"})).ok
+    assert await told() == ["user:UALICE/monthly/2026-03-01/50"]
+    w.tune(budgets={"global": {"monthly": Decimal(32)}})  # Lowered meanwhile: what is reached already is told next.
+    assert (await crosstool.append(w.ctx, BOB, ENTRY | {"amount_usd": 1})).ok
+    assert [one.rpartition("/")[2] for one in (await told())[1:]] == ["50", "80"]

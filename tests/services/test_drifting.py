@@ -89,6 +89,20 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     assert (await w.decide(one.id, BOB)).code == "approved"
     await w.run(60, 15)
     assert await session_state(w) is SessionState.RUNNING
+    # Confirmed while its pause is under way: it goes on all the same.
+    await cheaper(w, "0.1")
+    async with w.ctx.db.write() as tx:
+        again = (await w.books()).options[-1]
+        (await tx.get_one(Option, again.id)).expected_usd = again.expected_usd / 10
+    await drifting.drift_due(w.ctx)
+    w.clock.advance(901)
+    await drifting.drift_due(w.ctx)
+    assert (await w.decide((await asked(w))[-1].id, BOB)).code == "approved"
+    assert (await w.books()).instances[0].wanted == "stop"
+    await w.run(60, 15)
+    books = await w.books()
+    assert [one.kind for one in books.grants].count("start") == 2
+    assert books.sessions[0].state is SessionState.RUNNING
 
 
 @pytest.mark.parametrize(

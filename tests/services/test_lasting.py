@@ -6,12 +6,13 @@ from datetime import timedelta
 from decimal import Decimal
 
 from bot.services import asking, recovery, sending
+from bot.services.breaking import BreakGlass, break_glass
 from ledger.claims import Claim
 from ledger.models import Option, Request
 from ledger.states import InstanceState, RequestState, SessionState
 from ledger.values import Actor, ActorKind
 from tests.services.test_recovery import rowless
-from tests.support.world import BOB, CAROL, World
+from tests.support.world import ALICE, BOB, CAROL, World, facts
 
 ADA = Actor(ActorKind.OPERATOR, "ada")
 
@@ -95,3 +96,25 @@ async def test_a_replacement_is_not_bought_after_the_approved_end_nor_in_recover
     books = await w.books()
     assert len(w.engine.creates) == creates
     assert books.sessions[0].state in (SessionState.TERMINATING, SessionState.TERMINATED)
+
+
+async def test_questions_about_a_lost_machine_end_with_it_and_decide_nothing_about_the_request(bare: World) -> None:
+    w = bare
+    w.tune(replacements=0, break_glass=(ALICE.id,), max_hours=Decimal(3))
+    request_id = await w.running(hours=Decimal("2.5"), candidates=("vast",))
+    more = str((await w.more(request_id, "0.5")).data["request_id"])
+    w.clock.advance(3600)
+    await lose(w)
+    assert [(await w.view(one)).request.state for one in (request_id, more)] == [
+        RequestState.PENDING,
+        RequestState.CANCELLED,
+    ]
+    assert (await w.decide(more, BOB, "reject", reason="too dear")).code == "already_cancelled"
+    assert (await w.view(request_id)).request.state is RequestState.PENDING
+    # Nobody passes the cap on hours by breaking the glass: an hour was had before, and two more are too many.
+    urgent = BreakGlass(request_id, facts(ALICE), "demo is down")
+    assert (await break_glass(w.ctx, urgent)).code == "override_first"
+    override = (await w.view(request_id)).override
+    assert override is not None
+    assert (await w.decide(override.id, BOB)).code == "approved"
+    assert (await break_glass(w.ctx, urgent)).code == "break_glass"
