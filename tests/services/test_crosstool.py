@@ -55,7 +55,8 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
     assert shared[4:] == own
 
     # A tool that keeps more than a list, and reads the file that a link leads to, finds everything there afterwards.
-    linked, odd = tmp_path / "linked.json", {"version": 2, "entries": [{"id": ["odd"]}, ENTRY]}
+    linked = tmp_path / "linked.json"
+    odd: dict[str, Any] = {"version": 2, "entries": [{"id": ["odd"]}, ENTRY]}
     linked.symlink_to(tmp_path / "real.json")
     linked.resolve().write_text(json.dumps(odd))
     assert (shared_file.merge(linked, own), linked.is_symlink()) == (3, True)
