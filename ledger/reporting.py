@@ -82,7 +82,10 @@ async def held(tx: AsyncSession) -> list[Held]:
 
 async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
     """Every session that ended in [since, until), the dearest first."""
-    within = (Session.ended_at >= since, Session.ended_at < until)
+    # Summed per session, by its own entries: joined to them all, PostgreSQL would rather read the whole ledger.
+    of_it = (LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(USED))
+    cost = select(TOTAL).where(*of_it).scalar_subquery()
+    price = select(func.max(Instance.price_usd_h)).where(Instance.session_id == Session.id).scalar_subquery()
     rows: Any = await tx.execute(
         select(
             Session.id,
@@ -93,24 +96,13 @@ async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]
             Session.end_reason,
             Session.deadline,
             Session.ended_at,
-        ).where(*within)
+            price,
+            cost,
+        ).where(Session.ended_at >= since, Session.ended_at < until)
     )
-    costs: Any = await tx.execute(
-        select(LedgerEntry.session_id, TOTAL)
-        .join(Session, Session.id == LedgerEntry.session_id)
-        .where(LedgerEntry.kind.in_(USED), *within)
-        .group_by(LedgerEntry.session_id)
-    )
-    prices: Any = await tx.execute(
-        select(Instance.session_id, func.max(Instance.price_usd_h))
-        .join(Session, Session.id == Instance.session_id)
-        .where(*within)
-        .group_by(Instance.session_id)
-    )
-    cost, price = dict(map(tuple, costs)), dict(map(tuple, prices))
     found = [
-        Over(one, who, gpu, count, code, why, end, at, price.get(one) or Decimal(0), cost.get(one) or Decimal(0))
-        for one, who, gpu, count, code, why, end, at in rows
+        Over(one, who, gpu, count, code, why, end, at, price_usd_h or Decimal(0), cost_usd or Decimal(0))
+        for one, who, gpu, count, code, why, end, at, price_usd_h, cost_usd in rows
     ]
     return sorted(found, key=lambda one: (-one.cost_usd, one.id))
 
