@@ -206,17 +206,24 @@ async def daily(
     return dict(found)
 
 
-async def hourly(tx: AsyncSession, hours: Collection[datetime]) -> dict[datetime, Decimal]:
-    """Everybody's dollars in single hours, by when each began."""
-    query = select(Rollup.begins, func.sum(Rollup.amount_usd)).where(Rollup.tier == Tier.HOUR)
-    found: defaultdict[datetime, Decimal] = defaultdict(Decimal)
-    for began, amount_usd in await tx.execute(query.where(Rollup.begins.in_(list(hours))).group_by(Rollup.begins)):
-        found[began] += amount_usd
+async def days_and_hours(
+    tx: AsyncSession, days: tuple[datetime, datetime], hours: Collection[datetime]
+) -> tuple[dict[datetime, Decimal], dict[datetime, Decimal]]:
+    """Everybody's dollars in each day (UTC) from one midnight to another, and in single hours, by when each began."""
+    of_day = and_(Rollup.tier == Tier.DAY, *_within(Rollup.begins, *days))
+    of_hour = and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(list(hours)))
+    folded = select(Rollup.tier, Rollup.begins, func.sum(Rollup.amount_usd)).where(or_(of_day, of_hour))
+    found: dict[Tier, defaultdict[datetime, Decimal]] = {tier: defaultdict(Decimal) for tier in (Tier.DAY, Tier.HOUR)}
+    for tier, began, amount_usd in await tx.execute(folded.group_by(Rollup.tier, Rollup.begins)):
+        found[tier][began] += amount_usd
     few = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), waiting(true()))
     for at, amount_usd in await tx.execute(few):
-        if begin(Tier.HOUR, at) in hours:
-            found[begin(Tier.HOUR, at)] += amount_usd
-    return dict(found)
+        day, hour = begin(Tier.DAY, at), begin(Tier.HOUR, at)
+        if days[0] <= day < days[1]:
+            found[Tier.DAY][day] += amount_usd
+        if hour in hours:
+            found[Tier.HOUR][hour] += amount_usd
+    return dict(found[Tier.DAY]), dict(found[Tier.HOUR])
 
 
 async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
@@ -282,8 +289,8 @@ __all__ = [
     "USED",
     "add",
     "daily",
+    "days_and_hours",
     "fold",
-    "hourly",
     "raw",
     "shares_of",
     "spans",

@@ -13,16 +13,30 @@ from decimal import Decimal
 from itertools import pairwise, starmap
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Select, and_, case, func, literal, or_, select, type_coerce, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    select,
+    true,
+    type_coerce,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.columns import MicroUsd
 from ledger.models import Facet, LedgerEntry, Rollup, Unrolled
-from ledger.rollup import AMOUNT, FACETS, SPENT, by_facet_id, daily, hourly, raw, waiting
+from ledger.rollup import AMOUNT, FACETS, SPENT, days_and_hours, raw, waiting
 from ledger.spans import begin
 from ledger.states import Tier
 
 _HOUR = timedelta(hours=1)
+_FACET = Rollup.facet_id.label("facet")
+_AMOUNT: ColumnElement[Decimal] = type_coerce(Rollup.amount_usd, MicroUsd)
 
 Between = tuple[datetime, datetime]
 Shares = dict[str, list[tuple[str, Decimal]]]
@@ -70,67 +84,87 @@ async def costs_within(tx: AsyncSession, windows: Sequence[Between], by: Collect
     """
     asked = [(_full(since), _full(until)) for since, until in windows]
     segments = list(starmap(_segment, pairwise(sorted({border for both in asked for border in both}))))
-    summed: dict[str, dict[str, dict[int, Decimal]]] = {name: {} for name in by}
+    summed: dict[str, dict[str, Sequence[Decimal | None]]] = {name: {} for name in by}
     if segments:
-        for name, value, segment, amount_usd in await tx.execute(_shares(segments, by)):
-            summed[name].setdefault(value, {})[segment] = amount_usd
+        for name, value, *amounts in await tx.execute(_shares(segments, by)):
+            summed[name][value] = amounts
     return [{name: _within(summed[name], segments, both) for name in by} for both in asked]
 
 
 def _within(
-    summed: Mapping[str, Mapping[int, Decimal]], segments: Sequence[_Segment], window: Between
+    summed: Mapping[str, Sequence[Decimal | None]], segments: Sequence[_Segment], window: Between
 ) -> list[tuple[str, Decimal]]:
     inside = [n for n, one in enumerate(segments) if window[0] <= one.since and one.until <= window[1]]
-    totals = ((value, sum((parts.get(n, Decimal(0)) for n in inside), Decimal(0))) for value, parts in summed.items())
+    totals = ((value, sum((parts[n] or Decimal(0) for n in inside), Decimal(0))) for value, parts in summed.items())
     return sorted(((value, usd) for value, usd in totals if usd), key=lambda one: (-one[1], one[0]))
 
 
 def _shares(segments: Sequence[_Segment], by: Collection[str]) -> Any:
-    """The statement for `(facet, value, number of the segment, dollars)`."""
-    folded: list[Any] = []
-    for n, one in enumerate(segments):
-        days = and_(Rollup.tier == Tier.DAY, Rollup.begins >= one.first, Rollup.begins < one.last)
-        folded.append(_folded(n, func.sum(Rollup.amount_usd), or_(days, _single(one.more)), by))
-        if one.less:
-            folded.append(_folded(n, -func.sum(type_coerce(Rollup.amount_usd, MicroUsd)), _single(one.less), by))
-    every = union_all(*folded, _entries(segments, by)).cte("every")
-    total = func.sum(every.c.amount).label("amount")
+    """The statement for `(facet, value, dollars of the first segment, of the second, ...)`."""
+    every = union_all(_folded(segments, by), _entries(segments, by)).cte("every")
+    totals = [func.sum(every.c[_name(n)]).label(_name(n)) for n in range(len(segments))]
     each: list[Any] = []
     for name in by:
-        value, segment = every.c[name].label("name"), every.c.segment
-        each.append(select(literal(name).label("by"), value, segment, total).group_by(value, segment))
+        value = every.c[name].label("name")
+        each.append(select(literal(name).label("by"), value, *totals).group_by(value))
     found = union_all(*each).subquery()
-    return select(found.c.by, found.c.name, found.c.segment, type_coerce(found.c.amount, MicroUsd))
+    amounts = [type_coerce(found.c[_name(n)], MicroUsd) for n in range(len(segments))]
+    return select(found.c.by, found.c.name, *amounts)
 
 
-def _single(hours: Collection[datetime]) -> ColumnElement[bool]:
-    return and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(hours))
+def _name(segment: int) -> str:
+    return f"amount_{segment}"
 
 
-def _folded(n: int, amount: ColumnElement[Any], where: ColumnElement[bool], by: Collection[str]) -> Select[Any]:
-    """What the rollup has of a segment, per facet."""
-    summed = by_facet_id(amount.label("amount"), where=where).subquery()
+def _folded(segments: Sequence[_Segment], by: Collection[str]) -> Select[Any]:
+    """What the rollup has of each segment, per facet, whose names are looked up once, after the sums."""
+    last = len(segments) - 1
+    days = select(_FACET, *(_days(one, n == 0, n == last).label(_name(n)) for n, one in enumerate(segments)))
+    days = days.where(Rollup.tier == Tier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
+    hours = select(_FACET, *(_single(one).label(_name(n)) for n, one in enumerate(segments)))
+    read = sorted({hour for one in segments for hour in (*one.more, *one.less)})
+    every = union_all(days, hours.where(Rollup.tier == Tier.HOUR, Rollup.begins.in_(read))).subquery()
+    # By an expression, or SQLite would look for an index to have the groups in order.
+    facet = every.c.facet + literal_column("0")
+    sums = [func.sum(every.c[_name(n)]).label(_name(n)) for n in range(len(segments))]
+    summed = select(facet.label("facet"), *sums).group_by(facet).subquery()
     names = [getattr(Facet, name).label(name) for name in by]
-    query: Any = select(*names, literal(n, Integer).label("segment"), summed.c.amount)
+    query: Any = select(*names, *(summed.c[_name(n)] for n in range(len(segments))))
     return query.join(Facet, Facet.id == summed.c.facet)  # type: ignore[no-any-return]  # SQLAlchemy's own types.
+
+
+def _days(one: _Segment, first: bool, last: bool) -> ColumnElement[Any]:
+    """What a row of a day adds to a segment; none is read from before the first segment or after the last one."""
+    begun = [] if first else [Rollup.begins >= one.first]
+    over = [] if last else [Rollup.begins < one.last]
+    return case((and_(true(), *begun, *over), _AMOUNT))
+
+
+def _single(one: _Segment) -> ColumnElement[Any]:
+    """What a row of an hour adds to a segment."""
+    return case((Rollup.begins.in_(one.more), _AMOUNT), (Rollup.begins.in_(one.less), -_AMOUNT))
 
 
 def _entries(segments: Sequence[_Segment], by: Collection[str]) -> Select[Any]:
     """What waits to be folded, per facet and segment."""
     of_facet = [FACETS[name].label(name) for name in by]
-    number = case(*((LedgerEntry.at < one.until, n) for n, one in enumerate(segments)))
+    sums = [
+        func.sum(case((and_(LedgerEntry.at >= one.since, LedgerEntry.at < one.until), AMOUNT))).label(_name(n))
+        for n, one in enumerate(segments)
+    ]
     waits = waiting(Unrolled.at >= segments[0].since, Unrolled.at < segments[-1].until)
-    query = raw(*of_facet, number.label("segment"), func.sum(AMOUNT).label("amount"))
-    return query.where(LedgerEntry.kind.in_(SPENT), waits).group_by(*(FACETS[name] for name in by), number)
+    query = raw(*of_facet, *sums)
+    return query.where(LedgerEntry.kind.in_(SPENT), waits).group_by(*(FACETS[name] for name in by))
 
 
 async def by_borders(tx: AsyncSession, borders: Sequence[datetime]) -> list[Decimal]:
     """Everybody's dollars between each two borders, in order: from whole days of UTC and a few hours of each border."""
     full = [_full(border) for border in borders]
     midnights = [_midnight(border) for border in full]
-    days = await daily(tx, Tier.DAY, midnights[0], midnights[-1]) if midnights[0] < midnights[-1] else {}
     between = {b: _hours(min(b, m), max(b, m)) for b, m in zip(full, midnights, strict=True)}
-    hours = await hourly(tx, {hour for some in between.values() for hour in some})
+    days, hours = await days_and_hours(
+        tx, (midnights[0], midnights[-1]), {hour for some in between.values() for hour in some}
+    )
     sums = []
     for border, midnight in zip(full, midnights, strict=True):
         before = sum((amount for began, amount in days.items() if began < midnight), Decimal(0))

@@ -124,6 +124,8 @@ def anomalies(of: str, now_usd: Mapping[str, Decimal], base_usd: Mapping[str, De
 
 def saved(rate_usd_h: Decimal, stops: Sequence[tuple[datetime, bool]], since: datetime, until: datetime) -> Decimal:
     """What a machine did not cost in [since, until) because it stood still: `stops` are its stops (True) and starts."""
+    if not stops:
+        return Decimal(0)
     stood, began = timedelta(0), None
     for at, stopped in stops:
         if stopped:

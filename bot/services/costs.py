@@ -76,14 +76,18 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     tier, since = TIERS[period], since_when(period, now)
     found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
     since = min(found, default=month) if period is Period.TOTAL else since
-    groups = {by: named(by, rows) for by, rows in (await costs(tx, purse, since)).items()}
+    by_group = await costs(tx, purse, since)
+    # What was spent since then was just read, group by group.
+    whole = sum((usd for _, usd in by_group["cloud"]), Decimal(0)) if since == month else None
+    month_usd = await spent(tx, purse, month) if whole is None else whole
+    groups = {by: named(by, rows) for by, rows in by_group.items()}
     ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, since, now)
     finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
     return Costs(
         period,
         since,
         await spent(tx, purse, day),
-        await spent(tx, purse, month),
+        month_usd,
         sum(found.values(), Decimal(0)),
         tuple(sorted(found.items())),
         groups,

@@ -140,13 +140,13 @@ async def test_costs_by_everything_and_by_the_day_agree(db: Database) -> None:
 
 
 @pytest.mark.parametrize("ahead", [0, 1, -8, 5.5])
-async def test_days_of_any_zone_are_the_raw_sums(sqlite_db: Database, ahead: float) -> None:
-    await _entries(sqlite_db, random.Random(4))
-    async with sqlite_db.write() as tx:
+async def test_days_of_any_zone_are_the_raw_sums(db: Database, ahead: float) -> None:
+    await _entries(db, random.Random(4))
+    async with db.write() as tx:
         await fold(tx, 40, sealed)
     first = begin(Tier.DAY, AT) - timedelta(hours=ahead)
     borders = [first + timedelta(days=n) for n in range(12)]
-    async with sqlite_db.read() as tx:
+    async with db.read() as tx:
         found = await by_borders(tx, borders)
         windows = [
             (borders[0], borders[1]),
@@ -155,12 +155,13 @@ async def test_days_of_any_zone_are_the_raw_sums(sqlite_db: Database, ahead: flo
             (borders[0], borders[11]),
         ]
         shares = await costs_within(tx, windows, tuple(FACETS))
+        alone = await costs_within(tx, windows[1:2], tuple(FACETS))
     # An hour counts for the day that it begins in.
     late = timedelta(minutes=30) if ahead % 1 else timedelta(0)
     for amount, since, until in zip(found, borders, borders[1:], strict=False):
-        assert amount == sum((await _raw(sqlite_db, since + late, until + late)).values(), Decimal(0))
+        assert amount == sum((await _raw(db, since + late, until + late)).values(), Decimal(0))
     for by, (since, until) in zip(shares, windows, strict=True):
-        true = await _raw(sqlite_db, since + late, until + late)
+        true = await _raw(db, since + late, until + late)
         for n, name in enumerate(FACETS):
             of_value: defaultdict[str, Decimal] = defaultdict(Decimal)
             for names, amount in true.items():
@@ -169,3 +170,4 @@ async def test_days_of_any_zone_are_the_raw_sums(sqlite_db: Database, ahead: flo
                 ((value, amount) for value, amount in of_value.items() if amount), key=lambda one: (-one[1], one[0])
             )
     assert sum(dict(shares[3]["tool"]).values()) > 0
+    assert alone == shares[1:2]

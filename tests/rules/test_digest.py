@@ -81,3 +81,4 @@ def test_what_a_machine_saved_while_it_stood_still() -> None:
     assert saved(Decimal(2), [(noon + 8 * hour, True)], noon, until) == Decimal(4)
     assert saved(Decimal(2), [(noon + 8 * hour, False)], noon, until) == 0  # It was never seen to stop.
     assert saved(Decimal(2), [(until + hour, True)], noon, until) == 0
+    assert saved(Decimal(2), (), noon, until) == 0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import event
@@ -15,25 +14,9 @@ from ledger.db import Database
 from ledger.states import StrayState
 from providers.sandbox.engine import SandboxTiming
 from providers.sandbox.vast.cloud import VastSandbox
+from tests.support.asked import asked
 from tests.support.clock import SteppedClock
 from tests.support.world import World, world
-
-
-@contextmanager
-def asked() -> Iterator[list[str]]:
-    """The tables that are read or written meanwhile, statement by statement."""
-    said: list[str] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        words = statement.split()
-        if words[0] in ("SELECT", "UPDATE", "INSERT", "DELETE"):
-            said.append(words[words.index("FROM") + 1] if "FROM" in words else words[1 if words[0] == "UPDATE" else 2])
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        yield said
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
 
 
 async def test_a_quiet_look_asks_two_questions_and_a_twin_is_still_found(w: World) -> None:
