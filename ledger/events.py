@@ -24,8 +24,12 @@ def record(
     after: str = "",
     reason: str = "",
     data: dict[str, Any] | None = None,
+    key: str = "",
 ) -> None:
-    """Add one journal row. `kind` is the table's noun and a verb: `instance.moved`, `key.added`."""
+    """Add one journal row. `kind` is the table's noun and a verb: `instance.moved`, `key.added`.
+
+    `key` names the call that did it, where it may come again: `ledger.journal.noted_before` finds the row by it.
+    """
     tx.add(
         Event(
             id=new_id("evt", at),
@@ -36,7 +40,7 @@ def record(
             before=before,
             after=after,
             reason=reason,
-            data=data or {},
+            data={**(data or {}), **({"key": key} if key else {})},
         )
     )
 

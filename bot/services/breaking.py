@@ -167,8 +167,7 @@ async def _start(
     )
     tx.add(approval)
     await tx.flush()
-    kept = {"key": command.key} if command.key else None
-    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said, data=kept)
+    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said, key=command.key)
     await outcomes.approved(ctx, tx, ask, approval, actor, now)
 
 

@@ -67,7 +67,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said, data=_named(command))
+        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said, key=command.key)
         await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
     return Reply(True, "delegated", said, {"delegation_id": row.id})
@@ -84,17 +84,12 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            named = _named(command)
-            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said, data=named)
+            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said, key=command.key)
             await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
         return Reply(False, "no_delegation", "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
     return REVOKED
-
-
-def _named(command: Delegate) -> dict[str, str] | None:
-    return {"key": command.key} if command.key else None
 
 
 async def listing(ctx: Context, actor: Actor, *, everything: bool = False) -> list[Delegation]:

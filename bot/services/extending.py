@@ -103,8 +103,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
     end = extending.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
     said = f"{say_hours(command.hours)} more, inside what was approved."
-    named = {"key": command.key} if command.key else None
-    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind=KEPT_ON, reason=said, data=named)
+    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind=KEPT_ON, reason=said, key=command.key)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return _kept(session, said, end)
 

@@ -80,10 +80,8 @@ async def add(ctx: Context, command: AddKey) -> Reply:
             tx.add(SshKey(owner=command.actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         else:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
-        named = {"key": command.key} if command.key else None
-        record(
-            tx, at=now, actor=command.actor, subject=command.actor.ref, kind="key.added", reason=fingerprint, data=named
-        )
+        actor = command.actor
+        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.added", reason=fingerprint, key=command.key)
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
     return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
 
@@ -99,8 +97,7 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
         if known is None:
             return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
-        named = {"key": key} if key else None
-        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint, data=named)
+        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint, key=key)
     return _removed(known.fingerprint)
 
 

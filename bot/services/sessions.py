@@ -134,8 +134,7 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}; the disk is kept."
-                named = {"key": command.key} if command.key else None
-                record(tx, at=now, actor=actor, subject=session.id, kind=WORK_OVER, reason=said, data=named)
+                record(tx, at=now, actor=actor, subject=session.id, kind=WORK_OVER, reason=said, key=command.key)
     except LookupError as error:
         reply = Reply(False, "unknown_id", f"{error}.")
     if not reply.ok:

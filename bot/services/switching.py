@@ -104,8 +104,7 @@ async def give(
     elif which is Order.STOP and row.wanted == Order.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
-    kind, data_kept = f"instance.{which}", {"key": key} if key else None
-    record(tx, at=now, actor=actor, subject=row.id, kind=kind, reason=verdict.sentence, data=data_kept)
+    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{which}", reason=verdict.sentence, key=key)
     await asking.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 

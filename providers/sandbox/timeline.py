@@ -115,3 +115,19 @@ def _overlap_s(span: Span, since: datetime | None, until: datetime) -> float:
     start = span.start if since is None else max(span.start, since)
     end = until if span.end is None else min(span.end, until)
     return max((end - start).total_seconds(), 0.0)
+
+
+class Settled:
+    """The moment and the credit of an account's last look at what it spent.
+
+    It is asked several times at one moment, each time about every instance that there ever was; one look does.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[datetime, Decimal] | None = None
+
+    def before(self, now: datetime, credit_usd: Decimal) -> bool:
+        """Whether it looked already at this moment with this credit; from now on it has."""
+        known = self._last == (now, credit_usd)
+        self._last = (now, credit_usd)
+        return known

@@ -13,6 +13,7 @@ from providers.sandbox.engine import Engine
 from providers.sandbox.runpod.market import Market
 from providers.sandbox.runpod.pod import ACTIONS, Boot, Pod, rfc3339
 from providers.sandbox.runpod.validation import Order, Problem
+from providers.sandbox.timeline import Settled
 
 NO_CAPACITY = (
     "There are no longer any instances available with the requested specifications. Please refresh and try again."
@@ -47,8 +48,7 @@ class Account:
         self._engine = engine
         self.market = market
         self.credit_usd = CREDIT_USD
-        #: The moment and the credit of the last look at what was spent.
-        self._settled: tuple[datetime, Decimal] | None = None
+        self._settled = Settled()
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
         #: Every pod that ever was, by id, in order of creation.
@@ -178,10 +178,8 @@ class Account:
 
         Pods with a network volume are stopped, all others are terminated with their data.
         """
-        settled = (self.now, self.credit_usd)
-        if settled == self._settled:
-            return  # It is asked several times at one moment, about every pod that there ever was.
-        self._settled = settled
+        if self._settled.before(self.now, self.credit_usd):
+            return
         if self._spent(self.now) <= self.credit_usd:
             return
         empty_at = self._empty_at()

@@ -10,6 +10,7 @@ from typing import Any
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.tensordock.machine import Machine, Phase
 from providers.sandbox.tensordock.market import Market, Place, Stock
+from providers.sandbox.timeline import Settled
 
 CREDIT_USD = Decimal(1000)
 #: How long stopped machines survive a balance below zero.
@@ -25,8 +26,7 @@ class Account:
         self.market = Market(engine.random("tensordock"))
         self.machines: dict[str, Machine] = {}
         self.credit_usd = CREDIT_USD
-        #: The moment and the credit of the last look at what was spent.
-        self._settled: tuple[datetime, Decimal] | None = None
+        self._settled = Settled()
         self.broke_at: datetime | None = None
         self._ids = engine.random("tensordock/ids")
         self.secrets: dict[str, dict[str, str]] = {}
@@ -155,10 +155,8 @@ class Account:
 
     def settle(self) -> None:
         """Below zero all machines are stopped; after the grace they are deleted with their data."""
-        settled = (self.now, self.credit_usd)
-        if settled == self._settled:
-            return  # It is asked several times at one moment, about every machine that there ever was.
-        self._settled = settled
+        if self._settled.before(self.now, self.credit_usd):
+            return
         living = [m for m in self.machines.values() if m.exists(self.now) and m.ended_at is None]
         if not living or self.left_usd() >= 0:
             self.broke_at = None

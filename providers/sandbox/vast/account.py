@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.sandbox.engine import Engine, SandboxCloud
+from providers.sandbox.timeline import Settled
 from providers.sandbox.vast.contract import STOPPED, Contract, Phase
 from providers.sandbox.vast.market import Market, Slice
 
@@ -22,8 +23,7 @@ class Account:
         self.market = Market(engine.random("vast"), engine.clock.now())
         self.contracts: dict[int, Contract] = {}
         self.credit_usd = CREDIT_USD
-        #: The moment and the credit of the last look at what was spent.
-        self._settled: tuple[datetime, Decimal] | None = None
+        self._settled = Settled()
         self.ssh_keys: list[dict[str, Any]] = []
         self.queued: set[int] = set()
         self._next_ref = 26_500_000
@@ -180,10 +180,8 @@ class Account:
             contract = self.existing(ref)
             if contract is not None and not contract.phases.at(self.now).ports:
                 self.start(contract)
-        settled = (self.now, self.credit_usd)
-        if settled == self._settled:
-            return  # It is asked several times at one moment, about every contract that there ever was.
-        self._settled = settled
+        if self._settled.before(self.now, self.credit_usd):
+            return
         if self.contracts and self.left_usd() <= 0:
             for contract in self.contracts.values():
                 if contract.exists(self.now) and contract.phases.at(self.now).intended == "running":
