@@ -19,9 +19,10 @@ from providers.clouds.runpod import RunPodConfig, RunPodProvider
 from providers.clouds.tensordock import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast import VastConfig, VastProvider
 from providers.pacing import Pacer
-from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming
+from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.kaggle import KaggleSandbox
 from providers.sandbox.lambda_cloud import LambdaSandbox
+from providers.sandbox.pace import SandboxTiming
 from providers.sandbox.runpod import RunPodSandbox
 from providers.sandbox.tensordock import TensorDockSandbox
 from providers.sandbox.vast import VastSandbox

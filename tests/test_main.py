@@ -27,7 +27,7 @@ from ledger.db import Database
 from migrations.run import current, newest
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.cli.test_commands import LIMIT_S, PROGRAM
 from tests.support.serving import serving
 

@@ -31,7 +31,8 @@ from ledger.db import Database
 from migrations.run import upgrade
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxCloud, SandboxTiming, truth
+from providers.sandbox.engine import SandboxCloud, truth
+from providers.sandbox.pace import SandboxTiming
 
 MANIFEST = Path(__file__).resolve().parents[2] / "manifest.yml"
 DEPLOYMENT = "try1"

@@ -13,7 +13,8 @@ from bot.clock import SystemClock
 from bot.main import CannotServe, http, listen, stop_on_signals
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxCloud, SandboxTiming
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.pace import SandboxTiming
 
 app = typer.Typer(add_completion=False)
 

@@ -8,7 +8,7 @@ from bot.rules.scopes import Scope
 from bot.services import recovery
 from ledger.db import Database
 from ledger.values import new_id
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.api.door import opened
 from tests.services.test_recovery import rent
 from tests.support.clock import SteppedClock

@@ -23,7 +23,7 @@ from bot.cli.lazy import COMMANDS, build
 from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 
 PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
 LIMIT_S = 60

@@ -19,7 +19,7 @@ from ledger.db import Database
 from migrations.run import upgrade
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.cli.test_commands import elsewhere
 from tests.support import rows
 from tests.support.serving import serving

@@ -22,7 +22,7 @@ from bot.services.market_document import market_document
 from bot.services.told import told_market
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.cli.test_commands import elsewhere
 from tests.rules.builders import CLOUDS, NOW, job, offer
 from tests.support.serving import serving

@@ -17,7 +17,8 @@ import pytest
 from bot.clock import SystemClock
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxCloud, SandboxTiming
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.pace import SandboxTiming
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent

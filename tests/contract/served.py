@@ -18,7 +18,8 @@ from providers.base import Capabilities, InstanceSpec, InstanceStatus, NotSeen, 
 from providers.pacing import LocalPacer, Pacer
 from providers.registry import REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, SandboxTiming, TrueInstance
+from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
 
 DISK_GB = 40

@@ -15,7 +15,7 @@ import uvicorn
 from providers.base import InstanceStatus
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.contract.served import NAME, Bench, Clouds, banner, serving
 from tests.support.clock import SteppedClock
 

@@ -11,7 +11,7 @@ from providers import profile
 from providers.base import Capabilities, Provider
 from providers.errors import ProviderError
 from providers.registry import PROFILES, REGISTRY, ProviderEntry, sandboxes
-from providers.sandbox.engine import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
+from providers.sandbox.faults import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
 from tests.support.clock import SteppedClock
 
 

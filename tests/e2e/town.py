@@ -27,7 +27,8 @@ from ledger.audit import Books, read_books
 from ledger.db import Database
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import SandboxCloud, SandboxTiming, truth
+from providers.sandbox.engine import SandboxCloud, truth
+from providers.sandbox.pace import SandboxTiming
 from tests.e2e.gates import Gate, Which
 from tests.e2e.people import STEP_S, Screens
 from tests.e2e.processes import Nursery, Served, fork, launch

@@ -17,8 +17,9 @@ from providers.clouds.kaggle import KaggleConfig, KaggleProvider
 from providers.clouds.kaggle.runs import offer as the_offer
 from providers.pacing import LocalPacer
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import Engine, SandboxTiming
+from providers.sandbox.engine import Engine
 from providers.sandbox.kaggle import KaggleSandbox
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import START, SteppedClock
 from tests.support.serving import serving
 

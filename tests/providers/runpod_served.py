@@ -17,7 +17,8 @@ from providers.base import InstanceSpec, ObservedInstance, Offer, Provider
 from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import Engine, SandboxTiming
+from providers.sandbox.engine import Engine
+from providers.sandbox.pace import SandboxTiming
 from providers.sandbox.runpod import RunPodSandbox
 from tests.support.clock import START, SteppedClock
 from tests.support.serving import serving

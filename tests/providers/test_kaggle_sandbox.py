@@ -13,9 +13,10 @@ import pytest
 import pytest_asyncio
 
 from providers.clouds.kaggle import KaggleConfig, KaggleProvider
-from providers.sandbox.engine import COMMON_FAULTS, SandboxTiming
+from providers.sandbox.faults import COMMON_FAULTS
 from providers.sandbox.kaggle.account import EPOCH
 from providers.sandbox.kaggle.faults import ALIASES, CREATE_FAULTS, FAULTS, GATEWAY, REFUSALS
+from providers.sandbox.pace import SandboxTiming
 from tests.providers.kaggle_served import CALL, SOURCE, Served, running
 
 MINE = {"userName": "simuser", "kernelSlug": "my-kernel"}

@@ -13,16 +13,8 @@ import pytest_asyncio
 from ledger.values import ProofKind, ProofOfEnd
 from providers.base import InstanceStatus, NotSeen
 from providers.clouds.kaggle import CAPABILITIES, KaggleConfig, KaggleProvider
-from providers.errors import (
-    AuthFailed,
-    InvalidSpec,
-    NotSent,
-    ProviderError,
-    RateLimited,
-    Unavailable,
-    Unsupported,
-)
-from providers.sandbox.engine import SandboxTiming
+from providers.errors import AuthFailed, InvalidSpec, NotSent, ProviderError, RateLimited, Unavailable, Unsupported
+from providers.sandbox.pace import SandboxTiming
 from tests.providers.kaggle_served import NAME, Served, create, get, running
 from tests.support.clock import START
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.providers.runpod_served import Served, running
 
 #: Every field that the client reads of a pod.

@@ -27,7 +27,7 @@ from providers.errors import (
 )
 from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from providers.sandbox.runpod import RunPodSandbox
 from tests.providers.runpod_served import Served, banner, cheap, create, get, grant, running
 from tests.support.clock import START, SteppedClock

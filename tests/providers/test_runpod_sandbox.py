@@ -12,7 +12,7 @@ import pytest
 from ledger.values import GpuConstraint
 from providers.base import InstanceSpec
 from providers.errors import NoCapacity, RateLimited, Unavailable
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.providers.runpod_served import ONE, Served, cheap, create, grant, running
 
 

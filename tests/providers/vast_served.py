@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from providers.registry import REGISTRY
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from providers.sandbox.vast import VastSandbox
 from tests.contract.served import Bench, Clouds, unpaced
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ledger.db import Database
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.matrix import take_turns
 from tests.support.world import World, checked_world, world

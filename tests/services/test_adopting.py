@@ -17,7 +17,7 @@ from ledger.states import InstanceState, SessionState, StrayState
 from ledger.strays import waiting_strays
 from ledger.values import Actor, ActorKind, new_id
 from providers.base import NotSeen, ObservedInstance, Provider
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.services.test_recovery import rent, rowless
 from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront

@@ -12,7 +12,7 @@ from bot.services import sweep
 from ledger.db import Database
 from ledger.models import Instance
 from ledger.states import InstanceState
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.matrix import on_clouds
 from tests.support.world import World, checked_world

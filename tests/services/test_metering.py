@@ -13,7 +13,7 @@ from ledger.audit import Books
 from ledger.db import Database
 from ledger.models import GrantRow
 from providers.base import Listing, Provider
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront
 from tests.support.matrix import on_clouds

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Engine
 from bot.services import drifting, metering, sweep, unattended
 from ledger.db import Database
 from ledger.states import StrayState
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from providers.sandbox.vast.cloud import VastSandbox
 from tests.support.asked import asked
 from tests.support.clock import SteppedClock

@@ -16,7 +16,7 @@ from bot.services.adopting import Adopt
 from ledger.db import Database
 from ledger.models import Stray
 from ledger.states import InstanceState, SessionState, StrayState
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.databases import sqlite_url
 from tests.support.matrix import clouds_with

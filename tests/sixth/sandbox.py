@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.engine import COMMON_FAULTS, LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.engine import SandboxCloud, TrueInstance
+from providers.sandbox.faults import COMMON_FAULTS, LostReply
 from providers.sandbox.timeline import Meter, Timeline
 
 REFUSALS = {"create_stale_offer": 409, "create_no_credit": 402, "create_bad_args": 422}

@@ -21,7 +21,7 @@ from bot.services.context import Context
 from bot.slack.app import SlackDoor
 from bot.slack.settings import SlackSettings
 from ledger.db import Database
-from providers.sandbox.engine import SandboxTiming
+from providers.sandbox.pace import SandboxTiming
 from tests.slack.signing import SECRET
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving

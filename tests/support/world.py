@@ -52,7 +52,8 @@ from providers.pacing import LocalPacer
 from providers.reach import host_key, ssh_banner
 from providers.registry import REGISTRY, sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming, TrueInstance, truth
+from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
+from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
 

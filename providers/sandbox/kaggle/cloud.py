@@ -10,7 +10,8 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.engine import CreateCall, LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
+from providers.sandbox.faults import LostReply
 from providers.sandbox.kaggle import faults
 from providers.sandbox.kaggle.account import FINAL, SESSIONS_MAX, WEEK_S, Account, Plan, Run
 from providers.sandbox.kaggle.kernels import Kernels

@@ -14,7 +14,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from providers.gpus import canonical
-from providers.sandbox.engine import LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.engine import SandboxCloud, TrueInstance
+from providers.sandbox.faults import LostReply
 from providers.sandbox.lambda_cloud import faults as say
 from providers.sandbox.lambda_cloud.account import Account
 from providers.sandbox.lambda_cloud.machine import Machine

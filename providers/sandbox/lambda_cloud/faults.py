@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from providers.sandbox.engine import COMMON_FAULTS
+from providers.sandbox.faults import COMMON_FAULTS
 
 #: Documented seconds between two calls, and between two launches.
 CALL_S, LAUNCH_S = 1.0, 12.0

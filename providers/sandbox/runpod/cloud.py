@@ -10,7 +10,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from providers import gpus
-from providers.sandbox.engine import CreateCall, LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
+from providers.sandbox.faults import LostReply
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import Account, Landing
 from providers.sandbox.runpod.answers import RateWindows, problem

@@ -13,7 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from providers.gpus import canonical
-from providers.sandbox.engine import LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.engine import SandboxCloud, TrueInstance
+from providers.sandbox.faults import LostReply
 from providers.sandbox.nodes import exported
 from providers.sandbox.tensordock import faults as say
 from providers.sandbox.tensordock.account import Account

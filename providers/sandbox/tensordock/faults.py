@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from providers.sandbox.engine import COMMON_FAULTS
+from providers.sandbox.faults import COMMON_FAULTS
 
 CALLS_A_MINUTE = 100
 GROUPS = ("search", "create", "get", "list", "stop", "start", "destroy", "secrets", "v0")

@@ -11,7 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.engine import CreateCall, LostReply, SandboxCloud, TrueInstance
+from providers.sandbox.engine import CreateCall, SandboxCloud, TrueInstance
+from providers.sandbox.faults import LostReply
 from providers.sandbox.vast import faults as say
 from providers.sandbox.vast.account import Account
 from providers.sandbox.vast.contract import Contract, Phase

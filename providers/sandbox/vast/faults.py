@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from providers.sandbox.engine import COMMON_FAULTS
+from providers.sandbox.faults import COMMON_FAULTS
 
 #: Endpoint groups and the seconds that the documentation asks between two calls of one group.
 THRESHOLDS_S: Mapping[str, float] = {

@@ -23,7 +23,8 @@ from bot.services import checkins
 from ledger.values import Actor, ActorKind
 from providers.registry import sandboxes
 from providers.sandbox.app import build_app
-from providers.sandbox.engine import Engine, SandboxCloud, SandboxTiming, TrueInstance
+from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance
+from providers.sandbox.pace import SandboxTiming
 from tests.e2e.month.board import Board
 from tests.e2e.month.life import TICK, Life, Switch, begin
 from tests.e2e.month.slack import stand_in
