@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from bot import logs
 from bot.cli.screen import BAD_SETTINGS, console, fail
 from bot.settings import Settings, load
-from bot.settings.environment import LogFormat
+from bot.settings.fields import LogFormat
 from ledger.values import Actor, ActorKind
 
 __all__ = [

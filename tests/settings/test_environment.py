@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bot.settings import Settings, SettingsError, load
-from bot.settings.environment import known_variables, loopback
+from bot.settings.environment import loopback
+from bot.settings.variables import known_variables
 from providers.registry import REGISTRY
 
 GOOD = {
