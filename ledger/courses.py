@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
@@ -157,10 +157,15 @@ async def _asked(tx: AsyncSession, session_id: str | None) -> dict[str, list[Que
 
 
 async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
-    """The newest question about the cost of a request's session, when nobody confirmed it."""
+    """The newest question about the cost of a request's session, when nobody confirmed it.
+
+    What was asked before the last approval is over: that has a figure of its own.
+    """
+    decided_at = select(func.max(Approval.at)).where(Approval.request_id == request_id, Approval.decision == "approve")
+    since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
     newest = await tx.scalar(
         select(Request)
-        .where(Request.parent_id == request_id, Request.kind == "drift_reconfirm")
+        .where(Request.parent_id == request_id, Request.kind == "drift_reconfirm", Request.created_at >= since)
         .order_by(Request.created_at.desc(), Request.id.desc())
         .limit(1)
     )

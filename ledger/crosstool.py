@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.db import insert_for
 from ledger.doors import Whose
 from ledger.locks import lock_requester
-from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Unrolled
-from ledger.rollup import SEALED, SPENT, TOTAL
+from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
+from ledger.rollup import AMOUNT, SEALED, SPENT, STRAY_ID, TOTAL, USED
 from ledger.states import OPEN_INSTANCE, Tier
 
 
@@ -79,7 +79,7 @@ async def entry_of(tx: AsyncSession, key: str) -> str:
 
 async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
     """One for each creation, each instance-hour and each end, and one for each correction; of instances that were not
-    over before `since`.
+    over before `since`; and what belongs to no session.
     """
     query = select(Instance, Session.gpu, Session.gpu_count).join(Session, Session.id == Instance.session_id)
     query = query.where(Instance.live_at.is_not(None)).order_by(Instance.id)
@@ -90,12 +90,22 @@ async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
     booked: defaultdict[str, list[LedgerEntry]] = defaultdict(list)
     for start in range(0, len(rows), 500):
         ids = [row.id for row, _, _ in rows[start : start + 500]]
-        mine = select(LedgerEntry).where(LedgerEntry.instance_id.in_(ids), LedgerEntry.kind.in_(SPENT))
+        mine = select(LedgerEntry).where(LedgerEntry.instance_id.in_(ids), LedgerEntry.kind.in_(USED))
         for entry in await tx.scalars(mine.order_by(LedgerEntry.at, LedgerEntry.id)):
             booked[str(entry.instance_id)].append(entry)
     for row, gpu, count in rows:
         found += _of_instance(row, f"{count}x {gpu}", booked[row.id])
-    return found
+    return [*found, *await _of_strays(tx, since)]
+
+
+async def _of_strays(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
+    """What instances cost that belong to no session: each entry as it is booked."""
+    query = select(LedgerEntry, AMOUNT, Stray.cloud).join(Stray, Stray.id == STRAY_ID)
+    query = query.where(LedgerEntry.kind == "loss").order_by(LedgerEntry.at, LedgerEntry.id)
+    if since is not None:
+        query = query.where(LedgerEntry.at >= since)
+    rows: Any = await tx.execute(query)
+    return [OwnEntry(one.id, cloud, one.kind, usd, one.at, one.note or "no session") for one, usd, cloud in rows]
 
 
 def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:

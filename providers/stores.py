@@ -6,6 +6,7 @@ The clients are imported on first use and run in a thread. They answer with fact
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,10 @@ from urllib.parse import urlsplit
 from providers.egress import Egress, Refused, Unreachable, head
 
 TIMEOUT_S = 20.0
+#: Files beside checkpoints: they tell how a job goes, or what a repository is, and keep nothing of the job.
+_BESIDE = re.compile(
+    r"\.(?:log|out|err)(?:\.(?:\d+|gz))?$|(?:^|/)(?:events\.out\.|logs?/|\.git\w+$|README(?:\.\w+)?$)", re.IGNORECASE
+)
 CONNECT_S = 5.0
 
 
@@ -122,5 +127,8 @@ class Stores:
         return newest
 
 
-def _newer(one: Found | None, other: Found) -> Found:
+def _newer(one: Found | None, other: Found) -> Found | None:
+    # A log goes on when nothing is saved any more, and a new repository has a file before anything is.
+    if _BESIDE.search(other.path):
+        return one
     return other if one is None or other.at >= one.at else one

@@ -94,7 +94,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         spent_usd=_total(groups["cloud"]),
         before_usd=sum(recent[-2 * length : -length], _NOTHING),
         month_usd=month_usd,
-        forecast_usd=forecast(month_usd, recent, window),
+        forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost tell nothing.
         budgets=await _budgets(ctx, tx, ctx.clock.now()),
         groups=_short(groups),
         month=_short(month),

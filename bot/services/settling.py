@@ -9,7 +9,7 @@ from bot.rules import end_codes
 from bot.rules.billed import bills_gpu
 from bot.rules.checkpoints import Reserved
 from bot.rules.spend import billed_rate, whole_micros
-from bot.services import asking, interrupting, warning
+from bot.services import asking, holding, interrupting, warning
 from bot.services.context import Context
 from bot.services.metering import accrue_rest, before_now, change_rate
 from bot.services.placing import replace
@@ -28,6 +28,7 @@ HOUR_S = 3600
 LONGEST_S = 8760.0 * HOUR_S
 ADOPTABLE = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
 LOST = "The instance is no longer at the cloud, and nobody here ended it."
+NOT_KEPT = "What was kept of it is no longer at the cloud, and nobody here deleted it."
 
 
 async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, now: datetime) -> Instance:
@@ -170,6 +171,9 @@ async def gone(
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or ((end_codes.LOST, LOST) if lost else (row.outcome_code, row.outcome))
+    if row.gate in holding.WAITS:  # Its people were told until when it is kept.
+        sentence = f"{sentence} {NOT_KEPT}".strip()
+        await amend(tx, Session, row.session_id, end_reason=sentence)
     # What was lost ended some time before the first look that lacked it: so much of its cost is not known.
     since = {"trouble_at": row.trouble_at or ended_at} if code == end_codes.LOST else {}
     await move(

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +89,12 @@ def _write(path: Path, document: Any) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Other tools take the same lock: `flock` on the file's name with `.lock`."""
-    with path.with_name(f"{path.name}.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Other tools take the same lock: `flock` on the file's name with `.lock`, by the name of a link or of its file."""
+    names = [name.with_name(f"{name.name}.lock").resolve() for name in (path, path.resolve())]
+    with ExitStack() as held:
+        for name in dict.fromkeys(names):
+            lock = held.enter_context(name.open("a"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

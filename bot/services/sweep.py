@@ -20,6 +20,7 @@ from bot.services import rekeying
 from bot.services.asking import show_again
 from bot.services.booting import boot
 from bot.services.context import Context
+from bot.services.holding import WAITS
 from bot.services.metering import billed_time, change_rate
 from bot.services.paging import alone, page
 from bot.services.runs import close_run
@@ -148,7 +149,7 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     if proof is not None:
         heard_at = await last_heard_at(ctx, row)
         proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=heard_at)
-    if proof is not None and row.state in RUNNING_STATES:
+    if proof is not None and (row.state in RUNNING_STATES or row.gate in WAITS):
         doubt = await still_there(ctx, provider, row)
         if doubt is not None:
             said = f"{row.cloud} does not list {row.name} ({row.ref}), but {doubt.sentence}."

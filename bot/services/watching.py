@@ -80,8 +80,8 @@ async def still_there(ctx: Context, provider: Provider, row: Instance) -> Doubt 
             return Doubt(f"it cannot be asked for by its id now ({error.code}), so it is kept", was_seen=False)
         if not isinstance(found, NotSeen) and found.status is not InstanceStatus.TERMINATED:
             return Doubt("it shows it when it is asked for its id, so it is kept", was_seen=True)
-    if row.reachable_at is None or not row.ssh_host or not row.ssh_port:
-        return None
+    if row.reachable_at is None or not row.ssh_host or not row.ssh_port or row.status == InstanceStatus.STOPPED:
+        return None  # Whoever answers at the port of what stands still is somebody else.
     if not (await ctx.reach.probe(row.ssh_host, row.ssh_port)).ok:
         return None
     return Doubt("its SSH port answers, so it is kept. If it is gone, end its session", was_seen=True)

@@ -33,6 +33,15 @@ async def test_each_store_says_which_file_is_the_newest() -> None:
             assert await stores.newest(scheme, root, "nothing/here") is None
         assert any("AKIAX" in one for one in shelf.asked)
         assert "Bearer hf_x" in shelf.asked
+        # Neither a log nor a repository's own files speak for a checkpoint.
+        for path in ("run/train.log", "run/logs/step-30.txt", "run/events.out.tfevents.1.host", "run/README.md"):
+            shelf.put(path, 9, NOW + timedelta(minutes=9))
+        shelf.put("new/.gitattributes", 9, NOW)
+        for scheme, root in (("s3", "bucket"), ("hf", "org/model")):
+            found = await stores.newest(scheme, root, "run")
+            assert found is not None
+            assert found.path == "run/step-20.pt"
+            assert await stores.newest(scheme, root, "new") is None
 
 
 async def test_the_newest_of_more_files_than_any_page_holds_is_found_and_a_look_that_is_cut_off_says_so() -> None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import cast
 
 from bot.rules.labels import LabelKey
-from bot.services import adopting, recovery, sweep
+from bot.services import adopting, crosstool, recovery, sweep
 from bot.services.adopting import Adopt
 from bot.services.commands import Reply
 from ledger.db import Database
@@ -56,7 +56,12 @@ async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
     )
     books = await w.books()
     assert [(one.approver, one.hours) for one in books.approvals] == [(BOB.ref, "2")]
-    assert [one.kind for one in books.entries if one.kind == "loss"] == ["loss"]  # What it cost before.
+    (before,) = [one for one in books.entries if one.kind == "loss"]  # What it cost before.
+    # The file that tools share has all that was spent, whether or not there was a session for it.
+    shared = await crosstool.exported(w.ctx)
+    assert [Decimal(str(one["amount_usd"])) for one in shared if one["action"] == "loss"] == [before.amount_usd]
+    assert {one["provider"] for one in shared} == {"vast"}
+    assert not [one for one in await crosstool.exported(w.ctx, w.clock.now()) if one["action"] == "loss"]
     async with w.ctx.db.read() as tx:
         assert not await recovery.is_on(tx)
     await w.run(7200, 1800)

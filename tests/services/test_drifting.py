@@ -13,9 +13,10 @@ from bot.rules import drift
 from bot.rules.switching import Order
 from bot.services import drifting, switching
 from bot.services.commands import Switch
-from ledger.courses import is_open, running
+from ledger.audit import values_of
+from ledger.courses import is_open, open_drift, running
 from ledger.db import Database
-from ledger.models import Option, Request, Session
+from ledger.models import Approval, Option, Request, Session
 from ledger.states import RequestState, SessionState
 from ledger.writes import amend
 from providers.base import Listing, Provider
@@ -149,6 +150,14 @@ async def test_a_refusal_is_an_answer_and_a_figure_that_falls_back_asks_nobody(
         await w.settle()
         await w.run(120, 30)
         assert [one.end_code for one in (await w.books()).sessions] == ["drift_unconfirmed"]
+        # A new approval has a figure of its own: what was refused before it is nobody's question any more.
+        first_vote = (await w.books()).approvals[0]
+        async with w.ctx.db.write() as tx:
+            assert await open_drift(tx, first_vote.request_id) is not None
+            again = {"id": "apr_again", "quote_version": 2, "at": w.clock.now()}
+            tx.add(Approval(**{**values_of(first_vote), **again}))
+            await tx.flush()
+            assert await open_drift(tx, first_vote.request_id) is None
 
 
 async def test_where_a_stop_saves_nothing_its_agent_saves_and_it_ends_at_its_cap(

@@ -18,7 +18,7 @@ from ledger.db import Database
 from ledger.models import Instance
 from ledger.states import InstanceState, SessionState
 from ledger.writes import amend, book
-from providers.base import Provider
+from providers.base import Listing, Provider
 from providers.errors import Unavailable
 from providers.stores import Stores
 from tests.support.clock import SteppedClock
@@ -55,6 +55,13 @@ class Elsewhere(InFront):
     """The same cloud with the key of another account."""
 
     account = "elsewhere"
+
+
+class Blind(InFront):
+    """The same cloud, whose listings lack everything."""
+
+    async def list(self) -> Listing:
+        return replace(await self.inner.list(), items=())
 
 
 async def row_of(w: World) -> Instance:
@@ -337,3 +344,23 @@ async def test_a_stop_that_does_not_happen_is_bound_by_the_machine_and_told_and_
             assert (await w.end(request_id)).code == "released"
             await w.settle()
             await w.run(90, 30)
+
+
+async def test_what_is_kept_outlives_a_listing_that_lacks_it_and_its_loss_is_told(w: World) -> None:
+    async with near_its_end(w, "runpod"):
+        await w.settle()
+        w.clock.advance(601)
+        await w.settle()
+        await w.run(60, 30)
+        ours, row = w.ctx.providers, await row_of(w)
+        assert row.gate == holding.HELD
+        w.wrap("runpod", lambda inner: cast("Provider", Blind(inner)))
+        await w.run(120, 30)
+        w.use(ours)
+        await w.run(60, 30)
+        assert ((await row_of(w)).state, len(w.alive())) == (InstanceState.TERMINATING, 1)
+        w.clouds["runpod"].disturb(str(row.ref), "vanish")
+        await w.run(120, 30)
+        (session,) = (await w.books()).sessions
+        assert session.state is SessionState.TERMINATED
+        assert session.end_reason.endswith("What was kept of it is no longer at the cloud, and nobody here deleted it.")
