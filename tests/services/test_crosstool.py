@@ -61,7 +61,7 @@ async def test_costs_of_other_tools_and_our_own_share_one_file(w: World, tmp_pat
     linked.resolve().write_text(json.dumps(odd))
     assert (shared_file.merge(linked, own), linked.is_symlink()) == (3, True)
     assert json.loads((tmp_path / "real.json").read_text()) == {"version": 2, "entries": [*odd["entries"], *own]}
-    assert all(Path(f"{tmp_path}/{name}.json.lock").exists() for name in ("linked", "real"))
+    assert (tmp_path / "real.json.lock").is_file()
 
     w.tune(cost_ledger_file=str(path))
     assert (
