@@ -39,9 +39,13 @@ test: $(READY) ## Run every test, with the coverage gates.
 	@$(BIN)/python tests/support/chromium.py
 	@$(BIN)/python tests/coverage_gate.py --workers $(WORKERS) $(TESTS)
 
-soak: $(READY) ## The tests that kill, race and repeat, at full size, and thirty days in one run (MONTH_SEED plays one again).
+soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the tests that kill, race and repeat, at full size.
 	@$(BIN)/python tests/support/chromium.py
-	@exec $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 tests/e2e tests/faults tests/services
+	@failed=0; \
+	$(BIN)/python -m pytest -n 4 --soak --timeout 600 tests/e2e/test_month.py || failed=$$?; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/e2e/test_month.py \
+		tests/e2e tests/faults tests/services || failed=$$?; \
+	exit $$failed
 
 bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.
 	@exec $(BIN)/python -m tests.bench $(ARGS)

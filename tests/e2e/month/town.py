@@ -112,8 +112,7 @@ class Month:
             if self.agenda:
                 following.append(self.agenda[0][0])
             self.clock.advance(max(min(following) - self.now, TICK))
-            for cloud in self.clouds.values():
-                await cloud.tick()
+            await asyncio.gather(*(cloud.tick() for cloud in self.clouds.values()))
 
     async def die(self, steps: int, down_s: float) -> None:
         """Kill the process after so many steps of whatever it does next, and start another one later."""
