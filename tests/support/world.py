@@ -17,22 +17,16 @@ from bot.rules.policy import Policy
 from bot.rules.timing import Timing
 from bot.services import (
     approvals,
-    deadlines,
-    ending,
     extending,
     invariants,
-    lifecycle,
     measured,
     metering,
     outbox,
     overlooked,
-    quoting,
-    reminding,
     requests,
     rolling,
     sessions,
     sweep,
-    switching,
 )
 from bot.services.catalog import Catalog
 from bot.services.changes import standing
@@ -55,6 +49,7 @@ from providers.sandbox.app import build_app
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.pace import SandboxTiming
 from tests.support.clock import SteppedClock
+from tests.support.duties import work_off
 from tests.support.serving import serving
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
@@ -197,10 +192,7 @@ class World:
 
         `again`, at the same time, looks only at clouds where something is booting or ending, as the ticker does.
         """
-        done = await quoting.quote_due(self.ctx) + await reminding.expire_due(self.ctx)
-        done += await lifecycle.send_due(self.ctx) + await lifecycle.resolve_due(self.ctx)
-        done += await ending.terminate_due(self.ctx) + await switching.switch_due(self.ctx)
-        done += await deadlines.deadlines_due(self.ctx)
+        done = await work_off(self.ctx)
         done += await metering.accrue_due(self.ctx)
         await rolling.roll_due(self.ctx)
         if not again:

@@ -21,18 +21,16 @@ from bot.rules.labels import LabelKey
 from bot.rules.policy import Policy
 from bot.rules.timing import Timing
 from bot.services.context import Context
-from bot.services.switching import SWITCHABLE
 from bot.ticker.schedule import Job
 from bot.ticker.sweeps import CloudWatch, jobs
 from ledger.db import Database
-from ledger.models import Instance, Notification, Request, Session
-from ledger.states import InstanceState, NotificationState, RequestState, SessionState
 from providers.pacing import LocalPacer
 from providers.registry import REGISTRY
 from providers.sandbox.engine import SandboxCloud
 from tests.e2e.month.board import Board
 from tests.e2e.month.due import DueRows
 from tests.support.clock import SteppedClock
+from tests.support.duties import WORKS_ON
 
 CHANNEL = "C0GPU"
 LABELS = LabelKey("mnth", b"a label key for tests only")
@@ -57,20 +55,6 @@ PACE_S: Mapping[str, float] = {
     "leftovers": 21600,
     "webhooks": 3600,
     "webhook-deliveries": 3600,
-}
-#: Which rows a job works on that has no pace: it runs when one is due.
-WORKS_ON: Mapping[str, tuple[type, frozenset[object]]] = {
-    "quotes": (Request, frozenset({RequestState.QUOTING})),
-    "expiry": (Request, frozenset({RequestState.PENDING})),
-    "creates": (Instance, frozenset({InstanceState.READY, InstanceState.SENDING})),
-    "unclear-creates": (Instance, frozenset({InstanceState.UNKNOWN})),
-    "terminations": (Instance, frozenset({InstanceState.TERMINATING})),
-    "orders": (Instance, frozenset(SWITCHABLE)),
-    "deadlines": (
-        Session,
-        frozenset({SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}),
-    ),
-    "outbox": (Notification, frozenset({NotificationState.PENDING})),
 }
 #: A cloud where nothing is held is listed this often, because nothing is to be seen there.
 IDLE_S = 1200.0
