@@ -15,10 +15,16 @@ from ledger.states import BILLABLE_INSTANCE, StrayState
 KEYS_TOGETHER = 1_000
 
 
-async def billable_instances(tx: AsyncSession) -> list[Instance]:
-    """Every row for which a cloud may be billing, in one order."""
-    query = select(Instance).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
+async def billable_ids(tx: AsyncSession) -> list[str]:
+    """The id of every row for which a cloud may be billing, in one order."""
+    query = select(Instance.id).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
     return list(await tx.scalars(query))
+
+
+async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
+    """Those of these rows for which a cloud may still be billing, in one order."""
+    of_them = (Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
+    return list(await tx.scalars(select(Instance).where(*of_them).order_by(Instance.id)))
 
 
 async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:

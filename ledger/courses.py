@@ -9,7 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.amounts import NOTHING, Booked, booked_of, extension_caps
@@ -64,9 +64,23 @@ class Running:
     questions: tuple[Question, ...] = ()
 
 
-async def running(tx: AsyncSession, session_id: str | None = None) -> list[Running]:
-    """Every session that runs on a live instance, or one of them."""
-    of_session = [Session.id == session_id] if session_id is not None else []
+#: What runs: nobody stops it, and nobody ends it.
+_RUNS: Sequence[Any] = (
+    Session.state == SessionState.RUNNING,
+    Session.deadline.is_not(None),
+    Instance.state == InstanceState.LIVE,
+    Instance.wanted.is_(None),
+)
+
+
+async def running_ids(tx: AsyncSession) -> list[str]:
+    """The session of every live instance that nobody wants otherwise, in one order."""
+    query = select(Session.id).join(Instance, Instance.session_id == Session.id).where(*_RUNS).order_by(Session.id)
+    return list(await tx.scalars(query))
+
+
+async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Running]:
+    """Those of these sessions that run on a live instance."""
     query = (
         select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
@@ -75,15 +89,13 @@ async def running(tx: AsyncSession, session_id: str | None = None) -> list[Runni
         .join(GrantRow, GrantRow.id == Instance.grant_id)
         .join(Approval, Approval.id == GrantRow.approval_id)
         .outerjoin(Node, Node.instance_id == Instance.id)
-        .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
-        .where(Session.deadline.is_not(None), Instance.wanted.is_(None), *of_session)
+        .where(Session.id.in_(session_ids), *_RUNS)
     )
     rows: Any = (await tx.execute(query)).all()
     if not rows:
         return []
-    ids = select(Session.id).where(Session.state == SessionState.RUNNING, *of_session)
-    booked, longer = await booked_of(tx, ids), await extension_caps(tx, ids)
-    paid_by, asked = await _paid_by(tx, ids), await _asked(tx, session_id)
+    booked, longer = await booked_of(tx, session_ids), await extension_caps(tx, session_ids)
+    paid_by, asked = await _paid_by(tx, session_ids), await _asked(tx, session_ids)
     found = []
     for session, row, node, cap_usd, approval_id, decided_at, *terms in rows:
         amounts = booked.get(session.id, {})
@@ -106,7 +118,7 @@ async def running(tx: AsyncSession, session_id: str | None = None) -> list[Runni
     return found
 
 
-async def _paid_by(tx: AsyncSession, session_ids: Select[Any]) -> dict[str, str]:
+async def _paid_by(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, str]:
     """The approval that paid for each earlier machine of these sessions."""
     query: Any = (
         select(Instance.id, GrantRow.approval_id)
@@ -134,7 +146,7 @@ def _terms(
     return Terms(expected_usd, estimate, asked, shorter, total_cap_usd)
 
 
-async def _asked(tx: AsyncSession, session_id: str | None) -> dict[str, list[Question]]:
+async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[Question]]:
     approved = (Approval.request_id == Request.id) & (Approval.decision == "approve")
     query = (
         select(Request, *_TERMS)
@@ -142,11 +154,9 @@ async def _asked(tx: AsyncSession, session_id: str | None) -> dict[str, list[Que
         .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
         .join(Option, Option.quote_id == Quote.id)
         .outerjoin(Approval, approved)
-        .where(Session.state == SessionState.RUNNING, Request.kind.in_(["extend", "drift_reconfirm"]))
+        .where(Session.id.in_(session_ids), Request.kind.in_(["extend", "drift_reconfirm"]))
         .order_by(Request.created_at, Request.id, Approval.at, Approval.id)
     )
-    if session_id is not None:
-        query = query.where(Session.id == session_id)
     found: dict[str, dict[str, Question]] = defaultdict(dict)
     rows: Any = (await tx.execute(query)).all()
     for request, *terms in rows:  # Of two approvals the later one covers what both left.

@@ -21,7 +21,7 @@ from bot.services.deadlines import SCHEDULER
 from bot.services.metering import running_usd
 from bot.services.paging import alone
 from bot.services.reoffering import offer_again
-from ledger.courses import Question, Running, is_open, running
+from ledger.courses import Question, Running, is_open, running, running_ids
 from ledger.events import announce, record
 from ledger.locks import lock_family
 from ledger.lookups import instances_of_session
@@ -35,6 +35,8 @@ from providers.base import BillingRule
 
 #: Seconds between two looks at what everything costs.
 LOOK_S = 60.0
+#: Sessions that are read at once: a transaction that judged a whole fleet would keep its snapshot for too long.
+TOGETHER = 1000
 WHY = "the machine that runs now, with its new figure"
 
 
@@ -65,12 +67,16 @@ async def drift_due(ctx: Context) -> int:
     """Ask about what will cost more than was approved, and pause what nobody confirms. Returns what was worked on."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        found = await running(tx)
         if await recovery.is_on(tx):
             return 0
-    due = [one for one in found if _is_due(ctx, one, now)]
-    for one in due:
-        await alone(ctx, one.session_id, "the look at its cost", _look(ctx, one.session_id, now), None)
+        ids = await running_ids(tx)
+    due: list[str] = []
+    for first in range(0, len(ids), TOGETHER):
+        async with ctx.db.read() as tx:
+            found = await running(tx, ids[first : first + TOGETHER])
+        due += [one.session_id for one in found if _is_due(ctx, one, now)]
+    for session_id in due:
+        await alone(ctx, session_id, "the look at its cost", _look(ctx, session_id, now), None)
     if due:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
@@ -91,7 +97,7 @@ def _open(one: Running) -> Question | None:
 async def _look(ctx: Context, session_id: str, now: datetime) -> None:
     async with ctx.db.write() as tx:
         await lock_family(tx, Session, session_id)
-        for one in await running(tx, session_id):
+        for one in await running(tx, (session_id,)):
             course = course_of(one, now)
             asked, is_over = _open(one), drift.is_over(course, ctx.policy.drift_tolerance, now)
             if asked is None and is_over:

@@ -21,7 +21,7 @@ from bot.rules.metering import (
 from bot.rules.spend import whole_micros
 from bot.services.context import Context
 from bot.services.paging import alone
-from ledger.accruals import billable_instances, booked_keys, lock_billable, unended_strays
+from ledger.accruals import billable_ids, billable_instances, booked_keys, lock_billable, unended_strays
 from ledger.amounts import Booked
 from ledger.locks import lock_family
 from ledger.models import Disk, Instance, Stray
@@ -33,6 +33,8 @@ from providers.base import BillingRule, ObservedInstance
 BLIND_SWEEPS = 10
 #: Instances whose hours are booked in one transaction, which others wait for.
 TOGETHER = 250
+#: Instances that are read at once to find those: a transaction that judged a whole fleet would last for too long.
+LOOKED_AT = 1000
 
 log = logging.getLogger(__name__)
 
@@ -44,10 +46,14 @@ async def accrue_due(ctx: Context) -> int:
     """
     now, strays = ctx.clock.now(), await accrue_strays(ctx)
     async with ctx.db.read() as tx:
-        rows = await billable_instances(tx)
-        last = {row.id: _last_keys(row, _billed_until(row, now)) for row in rows}
-        there = await booked_keys(tx, [key for keys in last.values() for key in keys])
-    due = [row.id for row in rows if not there.issuperset(last[row.id])]
+        ids = await billable_ids(tx)
+    due: list[str] = []
+    for first in range(0, len(ids), LOOKED_AT):
+        async with ctx.db.read() as tx:
+            rows = await billable_instances(tx, ids[first : first + LOOKED_AT])
+            last = {row.id: _last_keys(row, _billed_until(row, now)) for row in rows}
+            there = await booked_keys(tx, [key for keys in last.values() for key in keys])
+        due += [row.id for row in rows if not there.issuperset(last[row.id])]
     booked = 0
     for first in range(0, len(due), TOGETHER):
         chunk = due[first : first + TOGETHER]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledger.accounts import held
-from ledger.accruals import billable_instances
+from ledger.accruals import billable_ids
 from ledger.db import Database
 from ledger.lookups import (
     grants_of_session,
@@ -41,7 +41,7 @@ async def test_rows_of_a_session(db: Database) -> None:
         assert await next_numbers(tx, session.request_id, "create") == (3, 3)
         assert await next_numbers(tx, session.request_id, "extend") == (1, 3)
         assert await open_instances(tx, "vast") == []  # One was never sent, the other is gone.
-        assert await billable_instances(tx) == []
+        assert await billable_ids(tx) == []
 
 
 async def test_rows_of_a_cloud(db: Database) -> None:
@@ -54,7 +54,7 @@ async def test_rows_of_a_cloud(db: Database) -> None:
         foreign = await rows.stray(tx, account="acct-2")
     async with db.read() as tx:
         assert {i.id for i in await open_instances(tx, "vast")} == {live.id, other.id, unknown.id}
-        assert len(await billable_instances(tx)) == 2
+        assert len(await billable_ids(tx)) == 2
         assert {s.id for s in await open_strays(tx, "vast")} == {stray.id, foreign.id}
         assert [(one.account, one.count) for one in await held(tx)] == [("acct-1", 3), ("acct-2", 2)]
         assert set(await instances_by_label(tx, [live.label, "none"])) == {live.label}

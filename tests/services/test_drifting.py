@@ -14,7 +14,7 @@ from bot.rules.switching import Order
 from bot.services import drifting, switching
 from bot.services.commands import Switch
 from ledger.audit import values_of
-from ledger.courses import is_open, open_drift, running
+from ledger.courses import is_open, open_drift, running, running_ids
 from ledger.db import Database
 from ledger.models import Approval, Option, Request, Session
 from ledger.states import RequestState, SessionState
@@ -37,9 +37,19 @@ async def session_state(w: World) -> SessionState:
 async def cheaper(w: World, share: str = "0.5") -> None:
     """What was approved is this share of what it was: as if its work took longer than anybody thought."""
     async with w.ctx.db.write() as tx:
-        row = (await w.books()).instances[0]
-        option = await tx.get_one(Option, row.option_id)
-        option.expected_usd = (option.expected_usd * Decimal(share)).quantize(Decimal("0.01"))
+        for row in (await w.books()).instances:
+            option = await tx.get_one(Option, row.option_id)
+            option.expected_usd = (option.expected_usd * Decimal(share)).quantize(Decimal("0.01"))
+
+
+async def test_a_fleet_that_is_read_in_parts_is_looked_at_whole(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drifting, "TOGETHER", 1)
+    for cloud in ("vast", "runpod"):
+        await w.approved(candidates=(cloud,))
+    await w.run(40, 20)
+    await cheaper(w)
+    assert await drifting.drift_due(w.ctx) == 2
+    assert len({one.parent_id for one in await asked(w)}) == 2
 
 
 async def test_a_price_that_rises_inside_the_cap_is_seen_asked_about_and_confirmed(w: World) -> None:
@@ -193,7 +203,7 @@ async def test_extensions_and_machines_before_count_in_what_was_approved_and_spe
         assert more.code == "asked"
         await w.decide(str(more.data["request_id"]), BOB)
         async with w.ctx.db.read() as tx:
-            (one,) = await running(tx)
+            (one,) = await running(tx, await running_ids(tx))
         course = drifting.course_of(one, w.clock.now())
         assert course.approved_usd > one.terms.expected_usd
         assert course.until == one.deadline
@@ -213,7 +223,7 @@ async def test_what_an_approver_shortened_is_measured_against_what_they_approved
         await w.settle()
         await w.run(40, 20)
         async with w.ctx.db.read() as tx:
-            (one,) = await running(tx)
+            (one,) = await running(tx, await running_ids(tx))
         course = drifting.course_of(one, w.clock.now())
         share = course.approved_usd / one.terms.expected_usd
         assert Decimal("0.2") < share < Decimal("0.35")
@@ -239,7 +249,7 @@ async def test_only_machines_that_the_same_approval_paid_for_count_against_it(
         w.clouds["vast"].disturb(str(first.ref), "vanish")
         await w.run(160, 20)
         async with w.ctx.db.read() as tx:
-            (one,) = await running(tx)
+            (one,) = await running(tx, await running_ids(tx))
         books = await w.books()
         assert one.elsewhere_usd > 0
         assert one.cap_usd == sum(approval.total_cap_usd or 0 for approval in books.approvals)
@@ -252,7 +262,7 @@ async def test_only_machines_that_the_same_approval_paid_for_count_against_it(
         await w.settle()
         await w.run(40, 20)
         async with w.ctx.db.read() as tx:
-            (one,) = await running(tx)
+            (one,) = await running(tx, await running_ids(tx))
         assert (one.elsewhere_usd, one.questions) == (Decimal(0), ())
         assert one.cap_usd == (await w.books()).approvals[-1].total_cap_usd
 

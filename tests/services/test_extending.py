@@ -10,6 +10,7 @@ from decimal import Decimal
 from bot.services import drifting, holding, sessions
 from bot.services.commands import Done, Terminate
 from ledger.courses import running as running_sessions
+from ledger.courses import running_ids
 from ledger.models import Instance, Request, Session
 from ledger.spending import EVERYBODY, outstanding
 from ledger.states import RequestState, SessionState
@@ -88,7 +89,7 @@ async def test_an_extension_is_approved_shorter_and_cheaper_and_adds_what_was_ap
     assert grant.total_cap_usd == (expected / 16 * w.ctx.policy.price_tolerance).quantize(Decimal("0.000001"))
     assert Decimal(grant.hours) == Decimal("0.5")
     async with w.ctx.db.read() as tx:
-        (one,) = await running_sessions(tx)
+        (one,) = await running_sessions(tx, await running_ids(tx))
     first = one.terms.expected_usd
     assert drifting.course_of(one, w.clock.now()).approved_usd == first + (expected / 16).quantize(Decimal("0.000001"))
     told = [str(n.body["text"]) for n in books.notifications if n.subject == f"{request_id}/extended"]
