@@ -1,4 +1,4 @@
-"""One process: Slack, health and the ticker, with an ordered start and an ordered stop.
+"""One process: Slack, REST, health and the ticker, with an ordered start and an ordered stop.
 
 Start: private modes, one `serve` per SQLite file, schema, context, Slack, ticker, HTTP. Stop is the reverse: no new
 connection, running claims are finished, Slack's accepted messages reach the disk, connections are given back.

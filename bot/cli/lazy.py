@@ -29,7 +29,7 @@ class Entry:
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
         "demo": Entry("Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed."),
-        "serve": Entry("Run the bot: Slack, health and the ticker in one process."),
+        "serve": Entry("Run the bot: Slack, the REST API, health and the ticker in one process."),
         "doctor": Entry("Say which settings are missing, where to set them, and whether each credential works."),
         "inventory": Entry(
             "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)

@@ -24,7 +24,7 @@ def serve(
         False, "--allow-shared", help="Let several serve processes work on one SQLite file. For tests."
     ),
 ) -> None:
-    """Run Slack, health and the ticker until SIGTERM or Ctrl-C."""
+    """Run Slack, the REST API, health and the ticker until SIGTERM or Ctrl-C."""
     private_umask()
     found = settings()
     with explained():
