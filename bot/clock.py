@@ -25,11 +25,6 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-def utcnow() -> datetime:
-    """The present moment of the machine, aware UTC. For log stamps and process start-up; rules take a `Clock`."""
-    return SystemClock().now()
-
-
 class TravelClock:
     """A clock that runs like `base` and can be moved forward: waiting sleepers then wake as if time had passed.
 

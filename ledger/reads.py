@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,20 +15,7 @@ from ledger.disks import open_disks
 from ledger.doors import Whose
 from ledger.locks import lock_family
 from ledger.lookups import current_quote, override_of, session_of
-from ledger.models import (
-    Approval,
-    Disk,
-    Event,
-    GrantRow,
-    Instance,
-    LedgerEntry,
-    Node,
-    Option,
-    Quote,
-    Request,
-    Session,
-    Token,
-)
+from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
 from ledger.nodes import nodes_of
 from ledger.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
 from ledger.strays import unknown_instances
@@ -293,17 +280,3 @@ async def session_to_change(tx: AsyncSession, text: str) -> Session | None:
         return None
     await lock_family(tx, Session, found.id)
     return await tx.get_one(Session, found.id, populate_existing=True)
-
-
-async def journal(tx: AsyncSession, subjects: Collection[str]) -> list[Event]:
-    """The events of some subjects in order."""
-    return list(await tx.scalars(select(Event).where(Event.subject.in_(list(subjects))).order_by(Event.at, Event.id)))
-
-
-async def ledger_entries(tx: AsyncSession, session_id: str) -> list[LedgerEntry]:
-    """Every entry of one session in order."""
-    return list(
-        await tx.scalars(
-            select(LedgerEntry).where(LedgerEntry.session_id == session_id).order_by(LedgerEntry.at, LedgerEntry.id)
-        )
-    )

@@ -148,5 +148,3 @@ _BLOCKS: Final[Mapping[str, Callable[[Checker, Block, str], None]]] = {
     "container": _container,
     "markdown": _markdown,
 }
-
-BLOCK_TYPES: Final = tuple(_BLOCKS)

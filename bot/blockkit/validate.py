@@ -14,7 +14,6 @@ from bot.blockkit.checker import ID_MAX, PLAIN, Checker
 
 MESSAGE_BLOCKS_MAX: Final = 50
 VIEW_BLOCKS_MAX: Final = 100
-MESSAGE_TEXT_MAX: Final = 40_000
 UPDATE_TEXT_MAX: Final = 4_000
 ATTACHMENTS_MAX: Final = 100
 VIEW_TITLE_MAX: Final = 24

@@ -123,8 +123,3 @@ class _LearnBaseUrl:
             host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
             self._workspace.base_url = f"http://{host}"
         await self._app(scope, receive, send)
-
-
-def build_practice_app(workspace: Workspace) -> Starlette:
-    """The ASGI program of `workspace`; `app.state.practice` is its `Practice`."""
-    return Practice(workspace).app

@@ -32,8 +32,6 @@ from ledger.values import Actor, JobRequest, new_id
 from ledger.writes import Tx, amend
 
 OVERRIDE = "override_12h"
-REJECTABLE = frozenset({RequestState.PENDING})
-CANCELLABLE = frozenset({RequestState.PENDING, RequestState.QUOTING})
 NOT_WITHDRAWN = Verdict(
     False,
     "not_withdrawn",

@@ -346,11 +346,3 @@ def gpu_plan(planned: Planned) -> str:
     """`gpu_plan.md`: a head for programs between two lines of dashes, then the page for people."""
     head = yaml.safe_dump(plan_head(planned).model_dump(mode="json"), sort_keys=False, allow_unicode=True)
     return f"{_FENCE}{head}{_FENCE}\n{body(planned)}"
-
-
-def read_head(text: str) -> PlanHead:
-    """The head of a `gpu_plan.md`. ValueError when there is none."""
-    start, fence, rest = text.partition(_FENCE)
-    if start or not fence:
-        raise ValueError("a plan begins with its head between two lines of dashes")
-    return PlanHead.model_validate(yaml.safe_load(rest.partition(_FENCE)[0]))

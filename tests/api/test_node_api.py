@@ -18,8 +18,8 @@ from bot.services.paging import OPERATORS
 from bot.services.sessions import Status
 from bot.slack.blocks import status
 from ledger.db import Database
+from ledger.journal import latest_events
 from ledger.models import Node as NodeRow
-from ledger.reads import journal
 from ledger.values import Actor, ActorKind
 from providers import profile
 from tests.api.door import Door, code_of, opened
@@ -134,7 +134,7 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         assert sorted(alarms) == sorted([(ALICE.id, 1), (OPERATORS, 1)])
         async with w.ctx.db.read() as tx:
             kind = "instance.api_certificate_changed"
-            (event,) = [one for one in await journal(tx, [row.id]) if one.kind == kind]
+            (event,) = await latest_events(tx, row.id, kind, 2)
         assert (event.data["before"], event.data["after"]) == (first, second)
         shown = await manifest(w.ctx, ALICE, everybody=False, endpoints=False)
         api = {"url": f"https://127.0.0.1:{node_port(w)}", "certificate_sha256": first}

@@ -11,7 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from bot.practice.app import Practice, build_practice_app
+from bot.practice.app import Practice
 from bot.practice.driver import Driver
 from bot.practice.faults import Fault
 from bot.practice.reader import button_texts
@@ -167,9 +167,7 @@ async def test_a_foreign_page_cannot_open_the_socket(practice: Practice) -> None
 
 
 async def test_the_base_url_is_learnt_from_the_first_request(workspace: Workspace) -> None:
-    app = build_practice_app(workspace)
-    assert isinstance(app.state.practice, Practice)
-    transport = httpx.ASGITransport(app=app)
+    transport = httpx.ASGITransport(app=Practice(workspace).app)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:5") as http:
         assert (await http.get("/practice/api/log?after=x")).json() == {"log": []}
     assert workspace.base_url == "http://127.0.0.1:5"

@@ -12,8 +12,8 @@ from bot.services.commands import Switch
 from bot.services.connecting import fingerprint, known_hosts
 from bot.services.paging import OPERATORS
 from bot.slack.blocks import owner
+from ledger.journal import latest_events
 from ledger.models import Instance
-from ledger.reads import journal
 from ledger.states import InstanceState
 from providers import profile
 from tests.support.world import ALICE, RealReach, World, facts
@@ -68,7 +68,7 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
         await look(w)
     assert alarms(w, row) == {ALICE.id, OPERATORS}
     async with w.ctx.db.read() as tx:
-        (event,) = [one for one in await journal(tx, [row.id]) if one.kind == "instance.host_key_changed"]
+        (event,) = await latest_events(tx, row.id, "instance.host_key_changed", 2)
     assert event.data["before"] == mark
     assert event.data["after"].startswith("SHA256:")
     assert event.data["after"] != mark
