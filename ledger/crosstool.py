@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -45,36 +45,40 @@ class Totals:
     accounts_usd: Decimal
 
 
-async def add_external(tx: AsyncSession, **values: Any) -> bool:
-    """Store what another tool said. False when it is there already, by whichever door it came."""
-    insert = insert_for(tx, ExternalCost).values(**values).on_conflict_do_nothing(index_elements=["key"])
-    return (await tx.execute(insert.returning(ExternalCost.entry_id))).first() is not None
+async def add_externals(tx: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Store what other tools said. The keys of those that were not there already, by whichever door they came."""
+    insert = insert_for(tx, ExternalCost.__table__).on_conflict_do_nothing()
+    return (
+        set((await tx.execute(insert.returning(ExternalCost.__table__.c.key), list(rows))).scalars()) if rows else set()
+    )
 
 
-async def external_known(tx: AsyncSession, key: str) -> str | None:
-    """The entry that books a cost of another tool; None when it is not known."""
-    return await tx.scalar(select(ExternalCost.entry_id).where(ExternalCost.key == key))
-
-
-async def booked_of_tool(tx: AsyncSession, skill: str, owner: str) -> Decimal:
-    """Dollars that one caller has appended for one tool, less refunds. Nobody else appends there until `tx` ends."""
-    await lock_requester(tx, f"external/{owner}/{skill}")
-    mine = (ExternalCost.skill == skill, ExternalCost.owner == owner)
-    return await tx.scalar(select(func.sum(ExternalCost.amount_usd)).where(*mine)) or Decimal(0)
-
-
-async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
-    """Those of these costs that are booked."""
-    found: set[str] = set()
+async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, str]:
+    """The entry that books each of these costs of other tools, of those that are known."""
+    found: dict[str, str] = {}
     for start in range(0, len(keys), 500):
-        known = select(ExternalCost.key).where(ExternalCost.key.in_(keys[start : start + 500]))
-        found.update(await tx.scalars(known))
+        known = select(ExternalCost.key, ExternalCost.entry_id).where(ExternalCost.key.in_(keys[start : start + 500]))
+        found.update(map(tuple, await tx.execute(known)))
     return found
 
 
-async def entry_of(tx: AsyncSession, key: str) -> str:
-    """The id of the entry with this key."""
-    return str(await tx.scalar(select(LedgerEntry.id).where(LedgerEntry.key == key)))
+async def booked_of_tools(tx: AsyncSession, skills: Collection[str], owner: str) -> dict[str, Decimal]:
+    """Dollars that one caller has appended for each of these tools, less refunds, until `tx` ends: nobody else appends
+    there meanwhile.
+    """
+    for skill in sorted(skills):  # In one order, or two who append for the same tools would wait for each other.
+        await lock_requester(tx, f"external/{owner}/{skill}")
+    mine = (ExternalCost.skill.in_(sorted(skills)), ExternalCost.owner == owner)
+    rows: Any = await tx.execute(
+        select(ExternalCost.skill, func.sum(ExternalCost.amount_usd)).where(*mine).group_by(ExternalCost.skill)
+    )
+    return dict.fromkeys(skills, Decimal(0)) | dict(map(tuple, rows))
+
+
+async def entries_of(tx: AsyncSession, keys: Collection[str]) -> dict[str, str]:
+    """The ids of the entries with these keys."""
+    rows: Any = await tx.execute(select(LedgerEntry.key, LedgerEntry.id).where(LedgerEntry.key.in_(list(keys))))
+    return dict(map(tuple, rows))
 
 
 async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,11 +23,10 @@ from bot.services.costs import named
 from bot.services.rolling import sealed
 from bot.services.shared_file import SharedFileError, others, read_locked
 from ledger.crosstool import (
-    add_external,
-    booked_of_tool,
+    add_externals,
+    booked_of_tools,
     chain,
-    entry_of,
-    external_known,
+    entries_of,
     externals_known,
     live_instances,
     own_entries,
@@ -37,9 +36,14 @@ from ledger.models import Node
 from ledger.nodes import nodes_of
 from ledger.spending import EVERYBODY, Purse, costs
 from ledger.values import SYSTEM, Actor
-from ledger.writes import book
+from ledger.writes import Entry, book_all
 
 log = logging.getLogger(__name__)
+
+#: Costs that are written in one transaction.
+CHUNK = 500
+#: The entry of a cost and whether that is new, or one sentence about why it is not taken.
+_Done = tuple[str, bool] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     found = read(entry, now, ctx.policy.external_entry_usd)
     if isinstance(found, str):
         return Reply(False, "bad_entry", found)
-    done = await _booked(ctx, actor, found, now)
+    (done,) = await _booked(ctx, actor, [found], now)
     if isinstance(done, str):
         return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
     entry_id, new = done
@@ -92,7 +96,7 @@ async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> t
     async with ctx.db.read() as tx:
         known = await externals_known(tx, list(found))
     fresh = [one for key, one in found.items() if key not in known]
-    done = [await _booked(ctx, actor, one, now) for one in sorted(fresh, key=lambda one: one.amount_usd < 0)]
+    done = await _all_booked(ctx, actor, sorted(fresh, key=lambda one: one.amount_usd < 0), now)
     new = sum(one[1] for one in done if not isinstance(one, str))
     if new:
         await budgets.noticed(ctx, actor.ref, now)
@@ -115,44 +119,76 @@ async def import_due(ctx: Context) -> int:
     return new
 
 
-async def _booked(ctx: Context, actor: Actor, found: External, now: datetime) -> tuple[str, bool] | str:
-    """Its entry and whether that is new, or one sentence about why it is not taken."""
+async def _all_booked(ctx: Context, actor: Actor, found: Sequence[External], now: datetime) -> list[_Done]:
+    """What became of each, written in few transactions."""
+    done: list[_Done] = []
+    for start in range(0, len(found), CHUNK):
+        chunk = found[start : start + CHUNK]
+        try:
+            done += await _booked(ctx, actor, chunk, now)
+        except Exception as error:  # What is wrong with one entry keeps no other out.
+            if len(chunk) == 1:
+                raise
+            log.warning("%d costs of other tools are not taken together, but one by one: %s", len(chunk), error)
+            done += await _one_by_one(ctx, actor, chunk, now)
+    return done
+
+
+async def _one_by_one(ctx: Context, actor: Actor, chunk: Sequence[External], now: datetime) -> list[_Done]:
+    """The same, each in its own transaction. Raises what stopped the first one where none at all can be written."""
+    done: list[_Done] = []
+    errors: list[Exception] = []
+    for one in chunk:
+        try:
+            done += await _booked(ctx, actor, [one], now)
+        except Exception as error:
+            log.exception("a cost of %s cannot be booked", one.skill)
+            errors.append(error)
+            done.append(f"{usd(one.amount_usd)} of {one.skill} at {one.provider}: the ledger does not take it.")
+    if len(errors) == len(chunk):
+        raise errors[0]
+    return done
+
+
+async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: datetime) -> list[_Done]:
+    """Of each its entry and whether that is new, or one sentence about why it is not taken; in one transaction."""
     async with ctx.db.write() as tx:
-        booked_usd = await booked_of_tool(tx, found.skill, actor.ref)
-        known = await external_known(tx, found.key)
-        if known is not None:
-            return known, False
-        if why := unmatched(found, booked_usd):
-            return why
-        mine, theirs = f"external:{found.skill}", f"payable:{found.provider}:external"
-        key = f"external/{found.key}"
-        new = await book(
-            tx,
-            key=key,
-            kind="external",
-            debit=mine if found.amount_usd > 0 else theirs,
-            credit=theirs if found.amount_usd > 0 else mine,
-            amount_usd=abs(found.amount_usd),
-            at=found.at,
-            component=found.action[:24],
-            note=found.notes,
-        )
-        entry_id = await entry_of(tx, key)
-        if new:
-            await add_external(
-                tx,
-                entry_id=entry_id,
-                key=found.key,
-                skill=found.skill,
-                provider=found.provider,
-                action=found.action,
-                amount_usd=found.amount_usd,
-                at=found.at,
-                notes=found.notes,
-                owner=actor.ref,
-                added_at=now,
-            )
-        return entry_id, new
+        left = await booked_of_tools(tx, {one.skill for one in chunk}, actor.ref)
+        known = await externals_known(tx, [one.key for one in chunk])
+        refused: dict[str, str] = {}
+        taken: list[External] = []
+        for one in chunk:
+            if one.key in known:
+                continue
+            if why := unmatched(one, left[one.skill]):
+                refused[one.key] = why
+                continue
+            left[one.skill] += one.amount_usd
+            taken.append(one)
+        taken.sort(key=lambda one: one.key)  # In one order, or two who append the same would wait for each other.
+        await book_all(tx, [_entry(one) for one in taken])
+        ids = await entries_of(tx, [f"external/{one.key}" for one in taken])
+        known |= {one.key: ids[f"external/{one.key}"] for one in taken}
+        new = await add_externals(tx, [_row(one, known[one.key], actor, now) for one in taken])
+        return [refused[one.key] if one.key in refused else (known[one.key], one.key in new) for one in chunk]
+
+
+def _entry(one: External) -> Entry:
+    mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
+    return Entry(
+        key=f"external/{one.key}",
+        kind="external",
+        debit=mine if one.amount_usd > 0 else theirs,
+        credit=theirs if one.amount_usd > 0 else mine,
+        amount_usd=abs(one.amount_usd),
+        at=one.at,
+        component=one.action[:24],
+        note=one.notes,
+    )
+
+
+def _row(one: External, entry_id: str, actor: Actor, now: datetime) -> dict[str, Any]:
+    return {**asdict(one), "entry_id": entry_id, "owner": actor.ref, "added_at": now}
 
 
 async def exported(ctx: Context, since: datetime | None = None) -> list[dict[str, Any]]:

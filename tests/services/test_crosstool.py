@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from bot.services import budgets, crosstool, rolling, shared_file
 from ledger.values import Actor
+from tests.support.asked import asked
 from tests.support.clock import START
 from tests.support.world import ALICE, BOB, DAVE, World
 
@@ -23,6 +24,14 @@ ENTRY: dict[str, Any] = {
     "amount_usd": 2.5,
     "timestamp": "2026-03-01T10:00:00Z",
     "notes": "a | b",
+}
+
+
+#: A ledger that does not take one of the entries, for whatever reason.
+REFUSES = {
+    "postgresql": "ALTER TABLE external_costs ADD CONSTRAINT no_poison CHECK (notes <> 'poison')",
+    "sqlite": "CREATE TRIGGER no_poison BEFORE INSERT ON external_costs WHEN NEW.notes = 'poison'"
+    " BEGIN SELECT RAISE(ABORT, 'poison'); END",
 }
 
 
@@ -106,6 +115,30 @@ async def test_no_refund_makes_room_in_a_budget_for_what_we_buy_ourselves(w: Wor
     assert [await say("-40"), await say("-40"), await say("-1")] == ["booked", "known", "refund_unmatched"]
     assert [line.spent_usd for line in await budgets.overview(w.ctx)] == [Decimal(0)]
     assert (await w.decide(request_id)).code == "over_budget"
+
+
+async def test_many_costs_are_written_together_and_one_that_is_refused_keeps_no_other_out(bare: World) -> None:
+    w = bare
+    many = [ENTRY | {"id": f"n{number}", "skill": f"tool-{number % 3}"} for number in range(30)]
+    refunds = [ENTRY | {"id": f"r{number}", "skill": "tool-0", "amount_usd": -20} for number in (1, 2)]
+    with asked() as said:
+        new, wrong = await crosstool.append_all(w.ctx, ALICE, [*refunds, *many, {"skill": "broken"}])
+    assert new == 31
+    assert [why[:7] for why in wrong] == ["entry 3", "A refun"]  # 25 dollars were booked: one refund of 20 fits.
+    assert said.count("ledger_entries") <= 3, said
+    assert await crosstool.append_all(w.ctx, BOB, many) == (0, [])
+
+    # Whatever the ledger itself does not take is told, and what came with it is kept.
+    async with w.ctx.db.write() as tx:
+        await tx.execute(text(REFUSES[w.ctx.db.dialect]))
+    poison = ENTRY | {"notes": "poison"}
+    new, wrong = await crosstool.append_all(w.ctx, BOB, [poison, ENTRY | {"id": "a"}, ENTRY | {"id": "b"}])
+    assert (new, wrong) == (2, ["$2.50 of training-runner at s3: the ledger does not take it."])
+    for some in ([poison], [poison, poison | {"id": "c"}]):
+        with pytest.raises(Exception, match="poison"):
+            await crosstool.append_all(w.ctx, BOB, some)
+    assert (await crosstool.verify(w.ctx)).problems == ()
+    assert (await crosstool.summary(w.ctx)).total_usd == 32 * Decimal("2.5") - 20
 
 
 async def test_a_change_behind_the_program_is_found(bare: World) -> None:
