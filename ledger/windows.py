@@ -20,7 +20,6 @@ from sqlalchemy import (
     case,
     func,
     literal,
-    literal_column,
     select,
     true,
     type_coerce,
@@ -30,12 +29,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.columns import MicroUsd
 from ledger.models import Facet, LedgerEntry, Rollup, Unrolled
-from ledger.rollup import AMOUNT, FACETS, SPENT, days_and_hours, raw, waiting
+from ledger.rollup import AMOUNT, FACETS, SPENT, by_facet_id, days_and_hours, raw, waiting
 from ledger.spans import begin
 from ledger.states import Tier
 
 _HOUR = timedelta(hours=1)
-_FACET = Rollup.facet_id.label("facet")
 _AMOUNT: ColumnElement[Decimal] = type_coerce(Rollup.amount_usd, MicroUsd)
 
 Between = tuple[datetime, datetime]
@@ -101,7 +99,7 @@ def _within(
 
 def _shares(segments: Sequence[_Segment], by: Collection[str]) -> Any:
     """The statement for `(facet, value, dollars of the first segment, of the second, ...)`."""
-    every = union_all(_folded(segments, by), _entries(segments, by)).cte("every")
+    every = union_all(*_folded(segments, by), _entries(segments, by)).cte("every")
     totals = [func.sum(every.c[_name(n)]).label(_name(n)) for n in range(len(segments))]
     each: list[Any] = []
     for name in by:
@@ -116,20 +114,27 @@ def _name(segment: int) -> str:
     return f"amount_{segment}"
 
 
-def _folded(segments: Sequence[_Segment], by: Collection[str]) -> Select[Any]:
-    """What the rollup has of each segment, per facet, whose names are looked up once, after the sums."""
+def _folded(segments: Sequence[_Segment], by: Collection[str]) -> list[Select[Any]]:
+    """What the rollup has of each segment, per facet: from days, each read once, and from single hours.
+
+    Both are summed before they are put together: of rows that come from a union PostgreSQL knows nothing, and it
+    would share out the sums among workers and add up each of them twice.
+    """
     last = len(segments) - 1
-    days = select(_FACET, *(_days(one, n == 0, n == last).label(_name(n)) for n, one in enumerate(segments)))
-    days = days.where(Rollup.tier == Tier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
-    hours = select(_FACET, *(_single(one).label(_name(n)) for n, one in enumerate(segments)))
-    read = sorted({hour for one in segments for hour in (*one.more, *one.less)})
-    every = union_all(days, hours.where(Rollup.tier == Tier.HOUR, Rollup.begins.in_(read))).subquery()
-    # By an expression, or SQLite would look for an index to have the groups in order.
-    facet = every.c.facet + literal_column("0")
-    sums = [func.sum(every.c[_name(n)]).label(_name(n)) for n in range(len(segments))]
-    summed = select(facet.label("facet"), *sums).group_by(facet).subquery()
-    names = [getattr(Facet, name).label(name) for name in by]
-    query: Any = select(*names, *(summed.c[_name(n)] for n in range(len(segments))))
+    days = [_days(one, n == 0, n == last) for n, one in enumerate(segments)]
+    of_days = (Rollup.tier == Tier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
+    found = [_named(days, and_(*of_days), by)]
+    if read := sorted({hour for one in segments for hour in (*one.more, *one.less)}):
+        hours = [_single(one) for one in segments]
+        found.append(_named(hours, and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(read)), by))
+    return found
+
+
+def _named(amounts: Sequence[ColumnElement[Any]], where: ColumnElement[bool], by: Collection[str]) -> Select[Any]:
+    """Sums over rows of the rollup, per facet with its values, which are looked up after the sums."""
+    summed = by_facet_id(*(func.sum(one).label(_name(n)) for n, one in enumerate(amounts)), where=where).subquery()
+    values = [getattr(Facet, name).label(name) for name in by]
+    query: Any = select(*values, *(summed.c[_name(n)] for n in range(len(amounts))))
     return query.join(Facet, Facet.id == summed.c.facet)  # type: ignore[no-any-return]  # SQLAlchemy's own types.
 
 
