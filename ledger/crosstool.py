@@ -58,7 +58,8 @@ async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, st
     found: dict[str, str] = {}
     for start in range(0, len(keys), 500):
         known = select(ExternalCost.key, ExternalCost.entry_id).where(ExternalCost.key.in_(keys[start : start + 500]))
-        found.update(map(tuple, await tx.execute(known)))
+        rows: Any = await tx.execute(known)
+        found.update(map(tuple, rows))
     return found
 
 
