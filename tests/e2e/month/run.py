@@ -16,7 +16,7 @@ from tests.e2e.month.town import Month, month
 from tests.e2e.month.verdict import Verdict, judge, table
 
 #: Longer than the longest session and the wait for a decision; then the clouds' bills are whole, after two days more.
-DRAIN = timedelta(hours=20) + SETTLED + timedelta(hours=8)
+DRAIN = timedelta(hours=20) + SETTLED
 
 
 @dataclass(frozen=True, slots=True)
