@@ -104,9 +104,9 @@ def _amount(value: Any) -> Decimal | None:
 def _time(value: Any) -> datetime | None:
     try:
         at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo is not None else None
+    except (ValueError, OverflowError):  # The first and the last day that there are lie beyond time in other zones.
         return None
-    return at.astimezone(UTC) if at.tzinfo is not None else None
 
 
 def _key(skill: str, told: str, entry: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from bot.rules import checkpoints as rules
 from bot.rules.checkpoints import Newest, Place, Reported, Unverified
+from bot.rules.end_codes import NO_HEARTBEAT
 from bot.rules.nodes import Work
 from bot.rules.wording import Verdict
 from bot.services import access, holding
@@ -26,7 +27,7 @@ from ledger.nodes import node_of
 from ledger.outbox import notification_of
 from ledger.states import InstanceState, NotificationKind
 from ledger.writes import Tx, amend
-from providers.base import Capabilities, Provider
+from providers.base import Capabilities, InstanceStatus, Provider
 from providers.errors import ProviderError
 from providers.stores import StoreUnreachable
 
@@ -67,7 +68,7 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
     where = None if ctx.checkpoints is None else where
     if (where is None and not preserved) or not able.terminate or not used:
         return None  # What nobody ever reached has nothing to save.
-    verdict = PRESERVED if preserved or where is None else await _look(ctx, where, node, now)
+    verdict = PRESERVED if preserved or where is None else await _look(ctx, where, row, node, now)
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
         fresh = await tx.get_one(Instance, row.id, populate_existing=True)
@@ -103,12 +104,12 @@ async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: 
         await page(ctx, f"{row.id}/stop", said)
 
 
-async def _look(ctx: Context, where: Place, node: Node | None, now: datetime) -> Verdict:
+async def _look(ctx: Context, where: Place, row: Instance, node: Node | None, now: datetime) -> Verdict:
     reported = Reported()
     if node is not None and node.at is not None:
         heard = heard_of(node)
         over = heard.work_over_at if heard.work is not Work.RUNNING else heard.idle_since
-        reported = Reported(over or heard.at, heard.checkpoint_step, heard.checkpoint_at)
+        reported = Reported(over or _may_have_worked_until(row, node), heard.checkpoint_step, heard.checkpoint_at)
     assert ctx.checkpoints is not None  # noqa: S101 # Its caller has asked.
     try:
         found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
@@ -116,6 +117,17 @@ async def _look(ctx: Context, where: Place, node: Node | None, now: datetime) ->
         return Verdict(False, "unreachable", f"Its checkpoints cannot be looked at: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None
     return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
+
+
+def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:
+    """Until when a job that nobody called over may have gone on; None: until now.
+
+    An agent that fell silent tells nothing of the job beside it, unless that is what the machine is ended for.
+    """
+    if row.outcome_code == NO_HEARTBEAT:
+        return node.at
+    paused_at = row.billing_until or row.trouble_at
+    return paused_at if paused_at is not None or row.status == InstanceStatus.RUNNING else node.at
 
 
 async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, able: Capabilities) -> bool:

@@ -58,6 +58,7 @@ def test_the_same_cost_has_the_same_key() -> None:
         ({"amount_usd": "-1000000"}, "above $1,000.00"),
         ({"timestamp": "2026-03-01T10:00:00"}, "timestamp is a time with its zone"),
         ({"timestamp": "yesterday"}, "timestamp is a time with its zone"),
+        ({"timestamp": "0001-01-01T00:00:00+14:00"}, "timestamp is a time with its zone"),
         ({"timestamp": "2026-03-02T09:06:00Z"}, "future"),
         ({"skill": "GPU-Shopper"}, "its own entries"),
         ({"id": "gpu-shopper/ins_1/h0"}, "its own entries"),

@@ -15,7 +15,7 @@ from bot.services import ending, gating, holding, offers, sessions
 from bot.services.catalog import Catalog
 from bot.services.commands import AnswerHold, Done
 from ledger.db import Database
-from ledger.models import Instance
+from ledger.models import Instance, Node
 from ledger.states import InstanceState, SessionState
 from ledger.writes import amend, book
 from providers.base import Listing, Provider
@@ -364,3 +364,23 @@ async def test_what_is_kept_outlives_a_listing_that_lacks_it_and_its_loss_is_tol
         (session,) = (await w.books()).sessions
         assert session.state is SessionState.TERMINATED
         assert session.end_reason.endswith("What was kept of it is no longer at the cloud, and nobody here deleted it.")
+
+
+async def test_an_agent_that_fell_silent_does_not_make_an_old_checkpoint_a_new_one(w: World) -> None:
+    async with near_its_end(w) as (shelf, _):
+        row, at = await row_of(w), w.clock.now() - timedelta(minutes=90)
+        shelf.put("run/model.pt", 5, at)
+        mute = Node(instance_id=row.id, session_id=row.session_id, token_hash="0" * 64, made_at=at, at=at, seq=5)
+        async with w.ctx.db.write() as tx:
+            tx.add(mute)
+        await w.settle()
+        assert (await row_of(w)).gate == holding.SAVING
+        w.clock.advance(601)
+        await w.settle()
+        await w.run(900, 300)  # Nor when it stands still.
+        row = await row_of(w)
+        assert (row.status, row.gate) == ("stopped", holding.HELD)
+        assert "lacks the last" in str(row.gate_note)
+        # What is ended because it is silent is taken to have worked no longer.
+        assert gating._may_have_worked_until(Instance(outcome_code="no_heartbeat"), mute) == at
+        assert gating._may_have_worked_until(Instance(status="booting"), mute) == at
