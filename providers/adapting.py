@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ledger.values import GpuConstraint
-from providers.base import BillingRule, Charge, Offer
+from providers.base import Charge, Offer
+from providers.capabilities import BillingRule
 
 
 def only(offer: Offer) -> GpuConstraint:

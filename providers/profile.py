@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, StrictBool, StrictStr, ValidationError
 
 from providers import profile_parts as parts
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 from providers.profile_parts import Detach, Overrides, Survives, Tier
 
 FOLDER = Path(__file__).parent / "profiles"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 TIER_COLUMNS = ("Tier", "Path", "Survives STOP?", "Survives DESTROY?", "Cap")
 OVERRIDES = ("DATA_DIR", "DURABLE_DIR", "PROXY_HOOK", "CRED_FILE", "SCRATCH", "HF_HOME", "DETACH")

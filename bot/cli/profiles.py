@@ -10,7 +10,7 @@ from rich.table import Table
 from bot.cli.shared import console, fail
 from bot.clock import SystemClock
 from providers import profile
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 from providers.registry import REGISTRY
 
 app = typer.Typer(add_completion=False, help="What is peculiar to each cloud.", invoke_without_command=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from providers.base import BillingRule, BillingStart, InstanceStatus
+from providers.base import InstanceStatus
+from providers.capabilities import BillingRule, BillingStart
 
 _BROKEN = frozenset({InstanceStatus.ERROR, InstanceStatus.OFFLINE})
 

@@ -12,7 +12,7 @@ from typing import Final
 from bot.rules.policy import Policy
 from bot.rules.wording import Verdict, plural, usd
 from bot.rules.wording import hours as say_hours
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 _PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
 _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)

@@ -32,7 +32,8 @@ from bot.rules.spend import MICRO_USD, MOST_USD_H, bad_price
 from bot.rules.throughput import RunHours
 from bot.rules.wording import hours as say_hours
 from ledger.values import JobRequest
-from providers.base import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities, Offer
+from providers.base import Offer
+from providers.capabilities import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities
 
 HOUR_S = Decimal(3600)
 MONTH_H = Decimal(730)

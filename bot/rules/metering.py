@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
 
-from providers.base import BillingRule
+from providers.capabilities import BillingRule
 
 HOUR_S = 3600
 _MICRO = Decimal("0.000001")

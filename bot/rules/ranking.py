@@ -23,7 +23,8 @@ from bot.rules.scoring import Cases, Scored
 from bot.rules.throughput import FinishedRun
 from bot.rules.wording import hours, rate, usd
 from ledger.values import JobRequest
-from providers.base import Capabilities, Offer
+from providers.base import Offer
+from providers.capabilities import Capabilities
 
 BEST_COST = "best cost-efficiency"
 BEST_STABILITY = "best stability"

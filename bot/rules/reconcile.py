@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.metering import amount
-from providers.base import BillingRule
+from providers.capabilities import BillingRule
 
 #: A bill is cut into hours by some clouds, so its last line may end a little before the instance did.
 SLACK = timedelta(hours=1)

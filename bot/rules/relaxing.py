@@ -12,7 +12,8 @@ from bot.rules.ranking import in_order
 from bot.rules.scoring import Scored
 from bot.rules.wording import plural, usd
 from ledger.values import GpuConstraint, JobRequest, SpotPolicy
-from providers.base import Capabilities, Offer
+from providers.base import Offer
+from providers.capabilities import Capabilities
 
 _CENT = Decimal("0.01")
 _ZERO = Decimal(0)

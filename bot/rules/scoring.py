@@ -17,7 +17,8 @@ from bot.rules.run_time import RunTime, run_time
 from bot.rules.spend import MICRO_USD
 from bot.rules.throughput import FinishedRun
 from ledger.values import JobRequest
-from providers.base import Capabilities, Offer, Stock
+from providers.base import Offer, Stock
+from providers.capabilities import Capabilities
 
 #: Where an option stands before any price is looked at.
 IN_TIME, LATE, UNKNOWN_TIME = range(3)

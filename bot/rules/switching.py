@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from bot.rules.wording import Verdict, rate
 from ledger.states import SessionState
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 
 class Order(StrEnum):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from bot.rules.bounds import LONGEST_S
 from ledger.values import AbsenceRule
-from providers.base import BOOT_DEADLINE_S
+from providers.capabilities import BOOT_DEADLINE_S
 
 
 def _doc(text: str, *, floor: float) -> Mapping[str, object]:

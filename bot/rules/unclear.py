@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:

@@ -15,7 +15,8 @@ from bot.rules.throughput import FinishedRun
 from bot.rules.wording import plural
 from bot.services.checks import Checks, refusal
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
-from providers.base import Balance, Capabilities, Offer, Provider
+from providers.base import Balance, Offer, Provider
+from providers.capabilities import Capabilities
 from providers.errors import ProviderError, QuotaExceeded, RateLimited
 
 FRESH_S = 60.0

@@ -19,7 +19,7 @@ from bot.rules.ranking import RankedOption
 from bot.rules.spend import price_cap
 from bot.services.plan_text import body
 from bot.services.planning import Planned
-from providers.base import BOOT_DEADLINE_S
+from providers.capabilities import BOOT_DEADLINE_S
 
 VERSION: Literal["1"] = "1"
 _FENCE = "---\n"

@@ -31,7 +31,7 @@ from ledger.states import NotificationKind, RequestState, SessionState
 from ledger.values import Actor, ActorKind, JobRequest, new_id, short_id
 from ledger.writes import Tx
 from providers import profile
-from providers.base import BillingRule
+from providers.capabilities import BillingRule
 
 #: Seconds between two looks at what everything costs.
 LOOK_S = 60.0

@@ -27,7 +27,8 @@ from ledger.nodes import node_of
 from ledger.outbox import notification_of
 from ledger.states import InstanceState, NotificationKind
 from ledger.writes import Tx, amend
-from providers.base import Capabilities, InstanceStatus, Provider
+from providers.base import InstanceStatus, Provider
+from providers.capabilities import Capabilities
 from providers.errors import ProviderError
 from providers.stores import StoreUnreachable
 

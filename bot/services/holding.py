@@ -22,7 +22,7 @@ from ledger.outbox import notifications_of
 from ledger.states import GrantState, InstanceState, NotificationKind
 from ledger.values import SYSTEM, Actor, ActorKind, GrantKind, new_id, short_id
 from ledger.writes import Tx, amend
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 #: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
 LONGEST = timedelta(days=7)

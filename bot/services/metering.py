@@ -8,16 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billed import Billed, look
-from bot.rules.metering import (
-    Piece,
-    at_other_rates,
-    completed,
-    hour_suffix,
-    is_booked,
-    pieces,
-    rate_step,
-    running,
-)
+from bot.rules.metering import Piece, at_other_rates, completed, hour_suffix, is_booked, pieces, rate_step, running
 from bot.rules.spend import whole_micros
 from bot.services.context import Context
 from bot.services.paging import alone
@@ -27,7 +18,8 @@ from ledger.locks import lock_family
 from ledger.models import Disk, Instance, Stray
 from ledger.reads import SessionView
 from ledger.writes import Entry, Tx, amend, book, book_all
-from providers.base import BillingRule, ObservedInstance
+from providers.base import ObservedInstance
+from providers.capabilities import BillingRule
 
 #: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
 BLIND_SWEEPS = 10

@@ -20,7 +20,8 @@ from bot.rules.workload import Workload, assumed, unknown
 from bot.services.catalog import Catalog, CloudAnswer, absent
 from bot.services.commands import Reply
 from ledger.values import Clock, GpuConstraint, JobRequest, SpotPolicy
-from providers.base import Capabilities, Offer
+from providers.base import Offer
+from providers.capabilities import Capabilities
 
 #: Without a time, offers are compared by the cost of one hour.
 LOOK_HOURS = Decimal(1)

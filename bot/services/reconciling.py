@@ -19,7 +19,8 @@ from ledger.models import Instance
 from ledger.states import NotificationKind
 from ledger.values import SYSTEM, short_id
 from ledger.writes import Tx, book
-from providers.base import BillingStart, Capabilities, Provider
+from providers.base import Provider
+from providers.capabilities import BillingStart, Capabilities
 from providers.errors import ProviderError
 
 #: How far back bills are read again at each look: late lines come within days.

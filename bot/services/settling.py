@@ -21,7 +21,8 @@ from ledger.moves import move
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.values import SYSTEM, Actor, GrantKind, ProofOfEnd
 from ledger.writes import Tx, amend
-from providers.base import BillingStart, Capabilities, InstanceStatus, ObservedInstance
+from providers.base import InstanceStatus, ObservedInstance
+from providers.capabilities import BillingStart, Capabilities
 
 HOUR_S = 3600
 #: A year: beyond every approved end, and within what a time can be added to.

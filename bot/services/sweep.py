@@ -34,7 +34,8 @@ from ledger.moves import StaleMove
 from ledger.states import InstanceState
 from ledger.values import Absence, ProofOfEnd
 from ledger.writes import amend
-from providers.base import BillingRule, InstanceStatus, Listing, ObservedInstance, Provider
+from providers.base import InstanceStatus, Listing, ObservedInstance, Provider
+from providers.capabilities import BillingRule
 from providers.errors import ProviderError
 from providers.leftovers import Leaves
 

@@ -28,7 +28,7 @@ from ledger.outbox import message_of
 from ledger.reads import RequestView, SessionView, request_view, session_view
 from ledger.states import NotificationKind, NotificationState, RequestState
 from ledger.values import Actor, ActorKind
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 
 @dataclass(frozen=True, slots=True)

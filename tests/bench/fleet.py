@@ -30,7 +30,8 @@ from ledger.db import Database
 from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quote, Request, Session
 from ledger.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.values import bare_id, new_id
-from providers.base import Capabilities, InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
+from providers.base import InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
+from providers.capabilities import Capabilities
 from tests.bench.databases import Line, on_both
 from tests.bench.market import CLOUDS
 from tests.support.clock import SteppedClock

@@ -14,7 +14,8 @@ from typing import cast
 from bot.rules.policy import Policy
 from bot.services.catalog import Catalog, Inventory
 from ledger.values import GpuConstraint, JobRequest
-from providers.base import BillingRule, BillingStart, Capabilities, Offer, Provider, Stock
+from providers.base import Offer, Provider, Stock
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.gpus import GPUS
 from tests.support.clock import SteppedClock
 

@@ -14,7 +14,8 @@ from typing import Any
 import uvicorn
 
 from ledger.values import GpuConstraint, Grant, GrantKind
-from providers.base import Capabilities, InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.base import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.capabilities import Capabilities
 from providers.pacing import LocalPacer, Pacer
 from providers.registry import REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.app import build_app

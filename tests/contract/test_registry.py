@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from providers import profile
-from providers.base import Capabilities, Provider
+from providers.base import Provider
+from providers.capabilities import Capabilities
 from providers.errors import ProviderError
 from providers.registry import PROFILES, REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.faults import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.base import BillingRule, Capabilities
+from providers.capabilities import BillingRule, Capabilities
 from providers.profile import SECTIONS, Kind, MeterStop, ProfileError, lint, lint_note, load, names
 from providers.profile_parts import Detach, contradictions
 from providers.registry import REGISTRY

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ledger.values import GpuConstraint, JobRequest
-from providers.base import BillingRule, BillingStart, Capabilities, Offer, Stock
+from providers.base import Offer, Stock
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from bot.rules.billed import Billed, bills_gpu, look
-from providers.base import BillingRule, BillingStart, InstanceStatus
+from providers.base import InstanceStatus
+from providers.capabilities import BillingRule, BillingStart
 from tests.support.clock import START
 
 RUNNING, STOPPED, OFFLINE, BOOTING, ERROR = (

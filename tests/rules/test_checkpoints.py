@@ -23,7 +23,7 @@ from bot.rules.checkpoints import (
     said_of,
 )
 from bot.rules.policy import Policy
-from providers.base import BillingRule
+from providers.capabilities import BillingRule
 from tests.rules.builders import capabilities
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)

@@ -12,7 +12,8 @@ from bot.rules.estimate import COMPONENTS, Component, estimate, loss_chance, rel
 from bot.rules.policy import Policy
 from bot.rules.spend import price_cap
 from ledger.values import JobRequest
-from providers.base import BillingRule, BillingStart, Offer
+from providers.base import Offer
+from providers.capabilities import BillingRule, BillingStart
 from tests.rules.builders import CLOUDS, HOURS, OFFERS, capabilities, job, offer
 
 POLICY = Policy()

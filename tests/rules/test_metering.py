@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.rules.metering import amount, at_other_rates, is_booked, pieces, rate_step, running, so_far
-from providers.base import BillingRule
+from providers.capabilities import BillingRule
 from tests.rules.builders import NOW, usd
 
 SECOND = BillingRule()

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.reconcile import Line, between, corrections, is_late, is_whole
-from providers.base import BillingRule
+from providers.capabilities import BillingRule
 from tests.support.clock import START
 
 HOUR = timedelta(hours=1)

@@ -9,7 +9,7 @@ import pytest
 
 from bot.rules.switching import Order, judge
 from ledger.states import SessionState
-from providers.base import BillingRule, Capabilities
+from providers.capabilities import BillingRule, Capabilities
 from tests.support.clock import START
 
 ABLE = Capabilities(stop=True, spot=False, labels=True, balance=True, charges=True, logs=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bot.rules.unclear import quarantine
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 
 def test_a_cloud_that_shows_instances_late_is_searched_longer() -> None:

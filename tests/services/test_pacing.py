@@ -14,7 +14,7 @@ import pytest
 from bot.services.pacing import LedgerPacer
 from ledger.db import Database
 from ledger.turns import HORIZON
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 from providers.pacing import Pace, Turn
 from providers.registry import REGISTRY
 from tests.support.clock import SteppedClock

@@ -18,7 +18,8 @@ from ledger.db import Database
 from ledger.models import BillLine, GrantRow, Instance
 from ledger.states import InstanceState, NotificationKind, SessionState, StrayState
 from ledger.writes import book
-from providers.base import Capabilities, Charge, Provider
+from providers.base import Charge, Provider
+from providers.capabilities import Capabilities
 from providers.errors import Unavailable
 from tests.services.test_recovery import rowless
 from tests.support import rows

@@ -11,7 +11,8 @@ from bot.services import reconciling, sweep
 from bot.services.invariants.money import SPENT
 from ledger.models import Instance
 from ledger.states import InstanceState
-from providers.base import Capabilities, Listing, Provider
+from providers.base import Listing, Provider
+from providers.capabilities import Capabilities
 from tests.support.interposed import InFront
 from tests.support.world import World
 

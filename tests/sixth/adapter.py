@@ -14,9 +14,6 @@ from ledger.values import Clock, GpuConstraint, Grant
 from providers.adapting import only, same
 from providers.base import (
     Balance,
-    BillingRule,
-    BillingStart,
-    Capabilities,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -27,6 +24,7 @@ from providers.base import (
     Preflight,
     SshEndpoint,
 )
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.errors import (
     AuthFailed,
     InsufficientFunds,

@@ -7,7 +7,7 @@ from dataclasses import fields
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
 from bot.clock import SystemClock
-from providers.base import BillingRule, Capabilities
+from providers.capabilities import BillingRule, Capabilities
 from providers.registry import REGISTRY
 
 

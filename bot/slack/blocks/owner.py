@@ -26,7 +26,7 @@ from ledger.models import Instance, Session
 from ledger.reads import SessionView
 from ledger.states import SessionState
 from ledger.values import short_id
-from providers.base import Capabilities
+from providers.capabilities import Capabilities
 
 TERMINATE = "terminate"
 #: What the button *Keep* adds.

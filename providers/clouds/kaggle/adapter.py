@@ -10,9 +10,6 @@ from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
 from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
-    BillingRule,
-    BillingStart,
-    Capabilities,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -22,6 +19,7 @@ from providers.base import (
     Offer,
     Preflight,
 )
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.kaggle import runs
 from providers.clouds.kaggle.config import KaggleConfig
 from providers.clouds.kaggle.outcomes import CLOUD, call_error, pushed

@@ -14,9 +14,6 @@ from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
 from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
-    BillingRule,
-    BillingStart,
-    Capabilities,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -26,16 +23,10 @@ from providers.base import (
     Offer,
     Preflight,
 )
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.lambda_cloud import catalogue, history, instances
 from providers.clouds.lambda_cloud.outcomes import CLOUD, call_error, create_error, duplicate, fields, not_there
-from providers.errors import (
-    AuthFailed,
-    InvalidSpec,
-    NotSent,
-    ProviderError,
-    UnexpectedResponse,
-    Unsupported,
-)
+from providers.errors import AuthFailed, InvalidSpec, NotSent, ProviderError, UnexpectedResponse, Unsupported
 from providers.http import CloudHttp, Credential, Reply, fingerprint
 from providers.leftovers import Leftover
 from providers.pacing import LocalPacer, Pace, Pacer, Pacing

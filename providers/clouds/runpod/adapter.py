@@ -15,9 +15,6 @@ from ledger.values import Clock, GpuConstraint, Grant
 from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
-    BillingRule,
-    BillingStart,
-    Capabilities,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -27,6 +24,7 @@ from providers.base import (
     Offer,
     Preflight,
 )
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.runpod import catalogue, pods
 from providers.clouds.runpod.outcomes import CLOUD, call_error, create_error, graphql_error
 from providers.errors import AuthFailed, InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse

@@ -13,9 +13,6 @@ from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
 from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
-    BillingRule,
-    BillingStart,
-    Capabilities,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -25,6 +22,7 @@ from providers.base import (
     Offer,
     Preflight,
 )
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.tensordock import catalogue, legacy, machines
 from providers.clouds.tensordock.outcomes import CLOUD, call_error, create_error, made_id, meaning, not_there
 from providers.errors import (

@@ -14,9 +14,6 @@ from ledger.values import Clock, GpuConstraint, Grant
 from providers.adapting import only, ruled, same
 from providers.base import (
     Balance,
-    BillingRule,
-    BillingStart,
-    Capabilities,
     Charge,
     InstanceSpec,
     InstanceStatus,
@@ -26,6 +23,7 @@ from providers.base import (
     Offer,
     Preflight,
 )
+from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.vast import instances, offers
 from providers.clouds.vast.outcomes import CLOUD, call_error, create_error, fields, not_there, start_queued
 from providers.errors import AuthFailed, NoCapacity, ProviderError, UnexpectedResponse
