@@ -14,17 +14,17 @@ from datetime import datetime, timedelta
 from bot.rules.affordable import cannot_pay
 from bot.rules.placement import CLOUD_WIDE
 from bot.rules.spend import RequoteOutcome, requote
-from bot.rules.unclear import quarantine
 from bot.services import asking, recovery
 from bot.services.checks import refusal
 from bot.services.context import Context
 from bot.services.enrolling import Minted, mint, store
 from bot.services.offers import offer_from_json, offer_to_json
 from bot.services.ordering import authority, order
-from bot.services.paging import alone, page, page_in
+from bot.services.paging import alone
 from bot.services.placing import try_next
 from bot.services.sending import may_send
 from bot.services.settling import adopt, settle
+from bot.services.unclear import UNCLEAR
 from ledger.claims import Claim, claim, release
 from ledger.lookups import public_key
 from ledger.models import GrantRow, Instance, Request, Session
@@ -32,13 +32,12 @@ from ledger.moves import StaleMove, move
 from ledger.states import GrantState, InstanceState, SessionState
 from ledger.values import SYSTEM, Grant, JobRequest
 from ledger.writes import Tx
-from providers.base import InstanceSpec, NotSeen, Offer, Provider
+from providers.base import InstanceSpec, Offer, Provider
 from providers.errors import OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
 #: For this long a rate limit before the send is waited out; after it, the next option is tried.
 PATIENCE = timedelta(seconds=60)
-UNCLEAR = "The cloud's answer to the create was lost, so it is unknown whether an instance exists."
 
 log = logging.getLogger(__name__)
 
@@ -282,92 +281,6 @@ async def _ended_meanwhile(ctx: Context, tx: Tx, work: _Work, now: datetime) -> 
         return False
     await settle(ctx, tx, session.id, now)
     return True
-
-
-async def resolve_due(ctx: Context) -> int:
-    """Search for the labels of unclear creates: adopt what is found, and after the quarantine W give up."""
-    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
-    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.UNKNOWN}, limit=BATCH, lease=lease)
-    await asyncio.gather(*(alone(ctx, one.row_id, "the search", _resolve(ctx, one), None) for one in held))
-    return len(held)
-
-
-async def _resolve(ctx: Context, held: Claim) -> None:
-    async with ctx.db.read() as tx:
-        instance = await tx.get_one(Instance, held.row_id)
-    again = timedelta(seconds=ctx.timing.label_search_s)
-    provider = ctx.providers.get(instance.cloud)
-    if provider is None or provider.account != instance.account:
-        # Only the account that got the create can tell what became of it.
-        await page(ctx, instance.id, f"{UNCLEAR} {instance.cloud} was used with an account that is not set up now.")
-        later = ctx.clock.now() + timedelta(seconds=ctx.timing.terminate_retry_max_s)
-        async with ctx.db.write() as tx:
-            await release(tx, Instance, held, due_at=later)
-        return
-    try:
-        found = await provider.find(instance.label)
-    except ProviderError as error:
-        log.warning("the label of %s could not be searched for: %s", instance.id, error.code)
-        now = ctx.clock.now()
-        async with ctx.db.write() as tx:
-            await release(tx, Instance, held, due_at=now + again)
-            if _patience_over(ctx, provider, instance, now):
-                sentence = f"{UNCLEAR} It cannot be searched for either: {error.message}. It is tried until it can."
-                await page_in(ctx, tx, instance.id, f"{instance.name}: {sentence}", now)
-        ctx.hints.outbox.set()
-        return
-    now = ctx.clock.now()
-    try:
-        async with ctx.db.write() as tx:
-            if not isinstance(found, NotSeen) and found:
-                # Further finds are duplicates; the sweep sees them by the same label and ends them.
-                await adopt(ctx, tx, instance.id, found[0], now)
-            elif _patience_over(ctx, provider, instance, now):
-                await give_up(ctx, tx, instance, now)
-            else:
-                await release(tx, Instance, held, due_at=now + again)
-    except StaleMove:
-        log.info("instance %s was moved by somebody else", instance.id)
-    ctx.hints.outbox.set()
-    ctx.hints.requests.set()
-    ctx.hints.sweep.set()
-
-
-def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
-    """Whether an unclear create has been searched for as long as its cloud's W says."""
-    again = timedelta(seconds=ctx.timing.label_search_s)
-    patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
-    return now - (instance.sent_at or instance.created_at) >= patience
-
-
-async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
-    """Not found for W: a tombstone. The approval is spent; a human decides whether to try again."""
-    sentence = (
-        f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
-        "One that shows up later is ended. Approve again?"
-    )
-    await move(
-        tx,
-        Instance,
-        instance.id,
-        InstanceState.TOMBSTONE,
-        at=now,
-        actor=SYSTEM,
-        reason=sentence,
-        values={
-            "outcome": sentence,
-            "outcome_code": "outcome_unknown",
-            "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
-        },
-    )
-    session = await tx.get_one(Session, instance.session_id, populate_existing=True)
-    if session.state is SessionState.TERMINATING:
-        await settle(ctx, tx, session.id, now)
-    else:
-        await asking.ask_again(tx, instance.request_id, sentence, now)
 
 
 async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:

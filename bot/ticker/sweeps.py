@@ -28,6 +28,7 @@ from bot.services import (
     switching,
     telling,
     unattended,
+    unclear,
 )
 from bot.services.context import Context
 from bot.services.ports import Messenger
@@ -86,7 +87,7 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
         Job("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
         Job("expiry", lambda: reminding.expire_due(ctx), tick_s, asked),
         Job("creates", lambda: lifecycle.send_due(ctx), tick_s, bought, width=WIDTH),
-        Job("unclear-creates", lambda: lifecycle.resolve_due(ctx), tick_s, bought, width=WIDTH),
+        Job("unclear-creates", lambda: unclear.resolve_due(ctx), tick_s, bought, width=WIDTH),
         Job("terminations", lambda: ending.terminate_due(ctx), tick_s, bought, width=WIDTH),
         Job("orders", lambda: switching.switch_due(ctx), tick_s, bought, width=WIDTH),
         Job("deadlines", lambda: deadlines.deadlines_due(ctx), tick_s, (hints.sessions,)),

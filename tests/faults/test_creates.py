@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.unclear import quarantine
-from bot.services import lifecycle, sweep
+from bot.services import lifecycle, sweep, unclear
 from ledger.reads import RequestView
 from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
 from ledger.values import GpuConstraint
@@ -277,4 +277,4 @@ async def test_a_sweep_adopts_an_unclear_create_before_the_search_does(w: World)
     await lifecycle.send_due(w.ctx)
     await sweep.observe(w.ctx, "vast")
     assert states(await w.view(request_id)) == [InstanceState.LIVE]
-    assert await lifecycle.resolve_due(w.ctx) == 0
+    assert await unclear.resolve_due(w.ctx) == 0

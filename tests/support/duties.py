@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import String, bindparam, literal, select, type_coerce, union_all
 
-from bot.services import deadlines, ending, lifecycle, quoting, reminding, switching
+from bot.services import deadlines, ending, lifecycle, quoting, reminding, switching, unclear
 from bot.services.context import Context
 from bot.services.switching import SWITCHABLE
 from ledger.db import Database
@@ -20,7 +20,7 @@ JOBS: dict[str, Callable[[Context], Awaitable[int]]] = {
     "quotes": quoting.quote_due,
     "expiry": reminding.expire_due,
     "creates": lifecycle.send_due,
-    "unclear-creates": lifecycle.resolve_due,
+    "unclear-creates": unclear.resolve_due,
     "terminations": ending.terminate_due,
     "orders": switching.switch_due,
     "deadlines": deadlines.deadlines_due,
