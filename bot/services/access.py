@@ -9,10 +9,10 @@ from bot.rules.approval import DeciderFacts, is_approver, linked
 from bot.rules.extending import may_act as rule
 from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
+from bot.services import delegating
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
 from bot.services.context import Context
-from ledger.delegations import standing_in
 from ledger.doors import Whose, consumers_owned
 from ledger.models import Request, Session
 from ledger.reads import nothing_ends_in, resolve, session_to_change
@@ -46,35 +46,54 @@ def decides(who: Principal) -> bool:
     return Scope.APPROVALS_WRITE in who.scopes
 
 
-async def visible(tx: Tx, policy: Policy, who: Principal, now: datetime | None = None) -> Whose | None:
+async def looked_up(ctx: Context, who: Principal) -> DeciderFacts:
+    """A principal with what Slack says of those in whose place they decide, groups included, for `visible`.
+
+    Slack is asked outside of transactions, and only for somebody whose view depends on it.
+    """
+    facts = DeciderFacts(who.actor)
+    if sees_all(ctx.policy, who) or not _may_stand_in(who):
+        return facts
+    return await delegating.looked_up(ctx, facts)
+
+
+def _may_stand_in(who: Principal) -> bool:
+    return decides(who) and who.actor.kind is not ActorKind.CONSUMER
+
+
+async def visible(
+    tx: Tx, policy: Policy, who: Principal, now: datetime | None = None, facts: DeciderFacts | None = None
+) -> Whose | None:
     """The names whose things a principal may see; None when there is no limit.
 
-    At a moment (`now`) in which they decide in an approver's place, they see what they decide about.
+    At a moment (`now`) in which they decide in an approver's place, they see what they decide about. `facts` is what
+    was looked up of those people; without, whoever approves through a user group of Slack is no approver.
     """
     if sees_all(policy, who):
         return None
-    if now is not None and decides(who) and who.actor.kind is not ActorKind.CONSUMER:
-        rows = await standing_in(tx, Whose.of([who.actor, *linked(policy, who.actor)]), now)
-        if any(is_approver(policy, DeciderFacts(Actor.from_ref(one.delegator))) for one in rows):
+    if now is not None and _may_stand_in(who):
+        decider = await delegating.with_behalf(tx, policy, facts or DeciderFacts(who.actor), now)
+        if any(is_approver(policy, one) for one in decider.behalf):
             return None
     return await mine(tx, policy, who.actor)
 
 
-async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str, now: datetime | None = None) -> bool:
+async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bool:
     """Whether a principal may see what belongs to `belongs_to`, an actor's reference."""
-    names = await visible(tx, policy, who, now)
+    names = await visible(tx, policy, who)
     return names is None or belongs_to in names
 
 
 async def find(
-    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime | None = None
+    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts
 ) -> tuple[Request, Session | None]:
-    """The request (and its session) that an id names, when the principal may see it.
+    """The request (and its session) that an id names, when the principal may see it; `facts` as `looked_up` found them.
 
     LookupError with one sentence for what does not exist and for what is somebody else's: ids are not confirmed.
     """
     request, session = await resolve(tx, text)
-    if not await may_see(tx, policy, who, request.requester, now):
+    names = await visible(tx, policy, who, now, facts)
+    if names is not None and request.requester not in names:
         raise LookupError(nothing_ends_in(text))
     return request, session
 

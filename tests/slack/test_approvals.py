@@ -112,9 +112,19 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
 
 
 async def test_a_delegate_of_somebody_in_slack_decides_over_rest_as_long_as_slack_knows_them(stage: Stage) -> None:
-    w, dave_too = stage.w, ("U0DAVE", "operator:dave")
-    await stage.replaced(same_person=(dave_too,))
+    w, dave_too, named = stage.w, ("U0DAVE", "operator:dave"), stage.ctx.policy.approvers
+    await stage.replaced(same_person=(dave_too,), approvers=(), approver_groups=("S0GPUAPPROVERS",))
     await stage.command("bob", f"/gpu delegate @dave until {w.clock.now():%Y-%m-%d}")
+    w.ctx = replace(w.ctx, people=stage.door.people)
+    async with opened(w) as door:  # Bob approves through a user group alone.
+        atlas, dave = await door.key("atlas"), await door.key("operator:dave")
+        zero = await door.asked(atlas, candidates=["vast"])
+        assert [one["id"] for one in (await door.call("GET", "/requests", dave)).json()["items"]] == [zero]
+        assert await approve(door, dave, zero) == (200, "approved")
+        stage.practice.workspace.usergroups["S0GPUAPPROVERS"].users.remove("U0BOB")
+        w.clock.advance(61)  # What Slack said is remembered for a minute.
+        assert (await door.call("GET", "/requests", dave)).json()["items"] == []
+    await stage.replaced(approvers=named, approver_groups=())
     people = stage.door.people
     w.ctx = replace(w.ctx, people=people)
     async with opened(w) as door:

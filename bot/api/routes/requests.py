@@ -40,9 +40,10 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 
 async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
     """What an id names, when the principal may see it; the one check of every route with an id."""
+    facts = await access.looked_up(desk.ctx, who)
     try:
         async with desk.ctx.db.read() as tx:
-            return await access.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now())
+            return await access.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
     except LookupError as error:
         raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
 
@@ -96,8 +97,9 @@ async def requests(
     desk: AtDesk, who: Reader, waiting: bool = False, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[RequestSummary]:
     """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
+    facts = await access.looked_up(desk.ctx, who)
     async with desk.ctx.db.read() as tx:
-        names = await access.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now())
+        names = await access.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
     items = [RequestSummary.model_validate(row) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
