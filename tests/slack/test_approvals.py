@@ -117,8 +117,8 @@ async def test_a_delegate_of_somebody_in_slack_decides_over_rest_as_long_as_slac
     await stage.command("bob", f"/gpu delegate @dave until {w.clock.now():%Y-%m-%d}")
     w.ctx = replace(w.ctx, people=stage.door.people)
     async with opened(w) as door:  # Bob approves through a user group alone.
-        atlas, dave = await door.key("atlas"), await door.key("operator:dave")
-        zero = await door.asked(atlas, candidates=["vast"])
+        hermes, dave = await door.key("hermes"), await door.key("operator:dave")
+        zero = await door.asked(hermes, candidates=["vast"])
         assert [one["id"] for one in (await door.call("GET", "/requests", dave)).json()["items"]] == [zero]
         assert await approve(door, dave, zero) == (200, "approved")
         stage.practice.workspace.usergroups["S0GPUAPPROVERS"].users.remove("U0BOB")
