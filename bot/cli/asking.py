@@ -25,6 +25,7 @@ provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completi
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
+Again = Annotated[str, typer.Option(help="A word of yours: this command repeated with it is carried out once.")]
 ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
 _SAID = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
 POLL_S = 1.0
@@ -55,7 +56,7 @@ def provision(
     ssh_key: Annotated[str, typer.Option(help="A public key file for this machine alone.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan; ask for nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, or will not.")] = False,
-    again: Annotated[str, typer.Option(help="A word of yours that makes repeating this command ask once.")] = "",
+    again: Again = "",
     as_json: Json = False,
 ) -> None:
     """Ask for GPUs. A person decides; on a terminal you may choose the offer that is asked for."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.api.schemas import RequestOut
-from bot.cli.asking import Json, Named, chosen_of, plain_id
+from bot.cli.asking import Again, Json, Named, chosen_of, plain_id
 from bot.cli.door import Door, Refusal, spoken
 from bot.cli.screen import ask, fail
 from bot.cli.telling import show, tell
@@ -31,6 +31,7 @@ def approve(
     cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
     hours: Annotated[str, typer.Option(help="A shorter time than was asked for, such as 4h.")] = "",
     reason: Annotated[str, typer.Option(help="Why.")] = "",
+    again: Again = "",
     as_json: Json = False,
 ) -> None:
     """Approve one option. On a terminal the options are shown and the choice and the amount are asked for."""
@@ -38,11 +39,13 @@ def approve(
         fail(f"{option!r} and --offer {offer!r} are two choices; say one.", 2)
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
-    done = spoken(lambda door: _approve(door, plain_id(request), offer or option, said, as_json=as_json))
+    done = spoken(lambda door: _approve(door, plain_id(request), offer or option, said, again, as_json=as_json))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
 
-async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any], *, as_json: bool) -> Any:
+async def _approve(
+    door: Door, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool
+) -> Any:
     one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
     asks = sys.stdin.isatty() and not as_json
     if asks:
@@ -52,11 +55,12 @@ async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any]
     path = f"/requests/{one.id}/approve"
     while True:
         try:
-            return await door.post(path, body)
+            return await door.post(path, body, again)
         except Refusal as refused:
             if not asks or refused.code not in AMOUNT:
                 raise
             body["amount"] = ask(str(refused))
+            again = again and f"{again}/{body['amount']}"  # Another call: what it says has changed.
 
 
 def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
@@ -77,12 +81,13 @@ def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
 def reject(
     request: Named,
     reason: Annotated[str, typer.Option(help="Why; the requester reads it.")] = "",
+    again: Again = "",
     as_json: Json = False,
 ) -> None:
     """Reject a request, with a reason."""
     if not reason and sys.stdin.isatty() and not as_json:
         reason = ask("Why? The requester reads it")
-    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}))
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
 
@@ -98,9 +103,10 @@ def break_glass(
     request: Named,
     reason: Annotated[str, typer.Option(help="Why it cannot wait; everybody who decides reads it.")],
     offer: Annotated[str, typer.Option(help="Which option, by its offer id; the first one if it is not said.")] = "",
+    again: Again = "",
     as_json: Json = False,
 ) -> None:
     """Start your own request without an approval: for little, shortly, and everybody who decides is told."""
     body = {"reason": reason, "offer_id": offer or None}
-    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/break-glass", body))
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/break-glass", body, again))
     show(done if as_json else Told(sentences=(done["sentence"],)))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bot import logs
-from bot.cli.asking import Json, Named, plain_id
+from bot.cli.asking import Again, Json, Named, plain_id
 from bot.cli.door import spoken
 from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import show
@@ -64,11 +64,12 @@ def adopt(
     owner: Annotated[str, typer.Option(help="Whose it becomes: a Slack id or operator:ada; yours without.")] = "",
     reason: Why = "",
     amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
+    again: Again = "",
     as_json: Json = False,
 ) -> None:
     """Keep a waiting instance as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body))
+    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body, again))
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 from bot.api.schemas import SessionOut
-from bot.cli.asking import Json, plain_id
+from bot.cli.asking import Again, Json, plain_id
 from bot.cli.door import Door, spoken
 from bot.cli.screen import agreed, at_terminal
 from bot.cli.telling import show as print_answer
@@ -54,7 +54,7 @@ def extend(
     more: Annotated[str, typer.Argument(help="How much more: 2h, 90m.")] = "",
     hours: Annotated[str, typer.Option(help="The same as an option.")] = "",
     reason: Annotated[str, typer.Option(help="Why, for those who decide and for the journal.")] = "",
-    again: Annotated[str, typer.Option(help="A word of yours that makes repeating this command ask once.")] = "",
+    again: Again = "",
     as_json: Json = False,
 ) -> None:
     """Ask for more time. What was approved already is taken at once; the rest is decided like every spend."""
@@ -86,16 +86,16 @@ def stop(session: Named, as_json: Json = False) -> None:
 
 @app.command()
 @start_app.command()
-def start(session: Named, as_json: Json = False) -> None:
+def start(session: Named, again: Again = "", as_json: Json = False) -> None:
     """Start its stopped machine."""
-    _done(f"/sessions/{plain_id(session)}/start", {}, as_json=as_json)
+    _done(f"/sessions/{plain_id(session)}/start", {}, again, as_json=as_json)
 
 
 @app.command()
 @restart_app.command()
-def restart(session: Named, as_json: Json = False) -> None:
+def restart(session: Named, again: Again = "", as_json: Json = False) -> None:
     """Restart its machine in place."""
-    _done(f"/sessions/{plain_id(session)}/restart", {}, as_json=as_json)
+    _done(f"/sessions/{plain_id(session)}/restart", {}, again, as_json=as_json)
 
 
 @app.command()

@@ -40,7 +40,7 @@ async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> Call | Repl
     async with ctx.db.write() as tx:
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
-            sentence = "This Idempotency-Key was used for another call; take a new key for a new call."
+            sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
             return Reply(False, "idempotency_mismatch", sentence)
         return Call(key, row.status, row.answer)
 

@@ -135,7 +135,9 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
         reply = await deciding.decide(desk.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
-    return await once(desk, who, key, f"POST /requests/{row.id}/approve {body.model_dump_json()}", decide)
+    # What the decider had before them is no part of it: a repeated call looks first, and sees what the first one did.
+    said = body.model_dump_json(exclude={"digest", "quote_version"})
+    return await once(desk, who, key, f"POST /requests/{row.id}/approve {said}", decide)
 
 
 def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
