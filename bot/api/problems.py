@@ -147,10 +147,15 @@ async def _refused(_request: Request, error: Exception) -> Any:
 
 async def _invalid(_request: Request, error: Exception) -> Any:
     assert isinstance(error, RequestValidationError)  # noqa: S101 # Registered for this type alone.
-    fields = [FieldProblem(field=_place(one["loc"]), sentence=f"{one['msg']}.") for one in error.errors()[:20]]
+    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in error.errors()[:20]]
     first = fields[0] if fields else FieldProblem(field="", sentence="It cannot be read.")
     where = f"{first.field}: " if first.field else ""
     return problem(Reply(False, "invalid", f"The call is not what this route takes. {where}{first.sentence}"), fields)
+
+
+def _said(message: str) -> str:
+    """A sentence of a validator; our own come with a mark of the library before them and a full stop after them."""
+    return f"{message.removeprefix('Value error, ').rstrip('.')}."
 
 
 def _place(location: tuple[int | str, ...]) -> str:

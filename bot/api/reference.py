@@ -6,6 +6,7 @@ a strict policy, cannot do.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -23,6 +24,15 @@ STYLE = (
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
+#: Code inside a text, as in Markdown.
+_CODE = re.compile(r"`([^`]+)`")
+
+
+def _text(said: object) -> str:
+    """Somebody's words as HTML, with what stands between backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(str(said)))
+
+
 def page(document: dict[str, Any]) -> str:
     """The whole page."""
     groups: dict[str, list[str]] = {}
@@ -30,7 +40,7 @@ def page(document: dict[str, Any]) -> str:
         for method, operation in methods.items():
             noun = str((operation.get("tags") or ["health"])[0])
             groups.setdefault(noun, []).append(_operation(method.upper(), path, operation, document))
-    said = "".join(f"<p>{escape(part)}</p>" for part in document["info"]["description"].split("\n\n"))
+    said = "".join(f"<p>{_text(part)}</p>" for part in document["info"]["description"].split("\n\n"))
     body = "".join(f"<h2>{escape(noun)}</h2>{''.join(rows)}" for noun, rows in groups.items())
     title = escape(f"{document['info']['title']} API")
     return (
@@ -45,7 +55,7 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
     scope = operation.get(SCOPE_FIELD, "")
     text = str(operation.get("description") or operation.get("summary") or "")
     named = f"<b class=m>{method}</b> <code>{escape(path)}</code> <span class=s>{escape(scope)}</span>"
-    parts = [f"<p>{escape(text)}</p>"]
+    parts = [f"<p>{_text(text)}</p>"]
     fields = [
         (one["name"], one["in"], _kind(one.get("schema", {})), _meaning(one)) for one in operation.get("parameters", ())
     ]
@@ -69,7 +79,7 @@ def _documents(document: dict[str, Any]) -> str:
     shown = []
     for name, schema in sorted(document["components"]["schemas"].items()):
         fields = _fields(schema, document)
-        said = escape(str(schema.get("description", "")))
+        said = _text(schema.get("description", ""))
         table = _table(("field", "type", "meaning"), fields) if fields else ""
         title = f"<summary><code>{escape(name)}</code></summary>"
         shown.append(f"<details id='{escape(name)}'>{title}<p>{said}</p>{table}</details>")
@@ -99,5 +109,5 @@ def _kind(schema: dict[str, Any]) -> str:
 
 def _table(head: tuple[str, ...], rows: list[Any]) -> str:
     top = "".join(f"<th>{escape(cell)}" for cell in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}' for cell in row)}" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}' for cell in row)}" for row in rows)
     return f"<table><tr>{top}{body}</table>"

@@ -124,6 +124,7 @@ class RequestOut(RequestSummary):
     override_state: str | None
     session_id: str | None
     held: str = ""
+    hint: str = Field(default="", description="What to know before it is decided, such as that its owner has no key.")
 
 
 class AgentOut(Out):

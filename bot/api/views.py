@@ -36,8 +36,8 @@ from ledger.states import LIVE_SESSION, RequestState
 HIDDEN_IN_JOB = frozenset({"public_key"})
 
 
-def request_out(view: RequestView, policy: Policy, mandate: Mandate) -> RequestOut:
-    """A request in full, with those who are asked about it now."""
+def request_out(view: RequestView, policy: Policy, mandate: Mandate, hint: str = "") -> RequestOut:
+    """A request in full, with those who are asked about it now; `hint` is what to know before it is decided."""
     request, quote = view.request, view.quote
     return RequestOut(
         **RequestSummary.model_validate(request).model_dump(),
@@ -55,6 +55,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate) -> RequestO
         override_state=view.override.state if view.override else None,
         session_id=view.session.id if view.session else None,
         held=recovery.of_request(view),
+        hint=hint,
     )
 
 

@@ -9,9 +9,10 @@ import typer
 from bot.api.schemas import BudgetOut, CostsOut
 from bot.cli.asking import Json
 from bot.cli.door import spoken
+from bot.cli.screen import fail
 from bot.cli.telling import show as print_answer
 from bot.rules.budget import Period, View
-from bot.rules.wording import usd
+from bot.rules.wording import read_amount, usd
 from bot.services.told import TextTable, Told
 
 app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
@@ -36,7 +37,10 @@ def set_(
     as_json: Json = False,
 ) -> None:
     """Set a budget while the service runs. What the policy file says can only be tightened."""
-    said = None if limit == "none" else limit.removeprefix("$")
+    amount = None if limit == "none" else read_amount(limit)
+    if amount is None and limit != "none":
+        fail(f"{limit[:40]!r} is not an amount; write 300 or $299.50, or none to forget the limit.", 2)
+    said = None if amount is None else f"{amount:f}"
     body = {"scope": scope, "period": str(period), "limit_usd": said, "reason": reason}
     done = spoken(lambda door: door.post("/budgets", body))
     print_answer(done if as_json else Told(sentences=(done["sentence"],)))

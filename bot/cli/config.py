@@ -49,14 +49,17 @@ def _short(variable: str) -> str:
 @app.command("set")
 def set_(
     name: Name,
-    value: Annotated[str, typer.Argument(help="Left out, it is asked for unseen; - reads standard input.")] = "",
+    value: Annotated[
+        str,
+        typer.Argument(help="Left out, it is asked for unseen; - reads standard input."),
+    ] = "",
     keyring: Annotated[
         bool, typer.Option("--keyring", help="In the keyring of the operating system; .env then only names it.")
     ] = False,
 ) -> None:
     """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, here or later."""
     variable = _variable(name)
-    if value == "-":
+    if value == "-" or not (value or sys.stdin.isatty()):  # Nobody can be asked where nobody types.
         value = sys.stdin.readline()
     elif not value:
         value = ask(variable, hidden=True)

@@ -43,9 +43,7 @@ def approve(
     show(done if as_json else Told(sentences=(done["sentence"],)))
 
 
-async def _approve(
-    door: Door, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool
-) -> Any:
+async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool) -> Any:
     one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
     asks = sys.stdin.isatty() and not as_json
     if asks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import typer
 
 from bot import logs
 from bot.cli.door import KEY, URL
-from bot.cli.playground import ALICE, playground
+from bot.cli.playground import ADMIN, ALICE, BOB, playground
 from bot.cli.shared import console, fail, private_umask
 from bot.cli.walk import walk
 from bot.main import stop_on_signals
@@ -24,6 +25,12 @@ PORT = 8077
 #: Long enough to watch a machine boot; the headless walk has nobody who watches.
 BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
 HEADLESS_LIMIT_S = 55.0
+#: Whose keys are printed, and what each may do with it.
+WHO: Mapping[str, str] = {
+    ALICE: 'Alice asks:  {program} provision 1x4090 2h --reason "from a terminal"',
+    BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID",
+    ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, strays list, recover",
+}
 
 app = typer.Typer(add_completion=False)
 
@@ -58,23 +65,26 @@ async def _interactive(port: int | None, seed: int) -> None:
 async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
     """Serve the page until the event is set. OSError when the port is taken."""
     async with playground(port=port, seed=seed, boot_s=BOOT_S) as running:
-        key = await _key(running.ctx)
+        keys = {name: await _key(running.ctx, name, *scopes) for name, *scopes in ((ALICE,), (BOB,), (ADMIN, "admin"))}
         # Copied lines stay in one piece, however narrow the terminal is.
         out = partial(console().print, soft_wrap=True, markup=False, highlight=False)
         out(f"\n  Open {running.url}/\n", style="bold")
         out('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"')
         out("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.\n")
-        out("  The same as a program or at another terminal, as Alice too, with a key of this run alone:\n")
-        out(f"export {URL}={running.ctx.node_url} {KEY}={key}\n")
-        out(f"  then  {_program()} inventory --gpu 4090   and   {running.ctx.node_url}/docs  for the REST API.")
+        out("  The same as a program or at other terminals, with keys of this run alone; one line for each person.\n")
+        for name, may in WHO.items():
+            out(f"  {may.format(program=_program())}\n")
+            out(f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}\n")
+        out(f"  {running.ctx.node_url}/docs  shows the REST API.")
         out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
         await stopping.wait()
         out("  Stopping.")
 
 
-async def _key(ctx: Context) -> str:
-    """An API key of Alice, good until the demonstration ends."""
-    made = await create(ctx.db, ctx.labels, NewKey(ALICE, days=1), Actor(ActorKind.OPERATOR, "demo"), ctx.clock.now())
+async def _key(ctx: Context, name: str, *scopes: str) -> str:
+    """An API key of one person, good until the demonstration ends."""
+    maker = Actor(ActorKind.OPERATOR, "demo")
+    made = await create(ctx.db, ctx.labels, NewKey(name, scopes=scopes, days=1), maker, ctx.clock.now())
     return str(made.data["token"])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from bot import logs
 from bot.api.app import routes
 from bot.api.desk import PRINCIPAL, ApiSettings, Desk
 from bot.cli.door import Door
@@ -20,6 +21,7 @@ from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
 from bot.services.consumers import Principal
 from bot.settings import Settings
+from bot.settings.environment import LogLevel
 from bot.wiring import build_context, close
 from ledger.values import Actor, Clock
 from migrations import run as schema
@@ -57,6 +59,8 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
     """The API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
     private_umask()
     found = settings()
+    if found.log_level is not LogLevel.DEBUG:
+        logs.configure(level="error", json=False)  # What people must know is in the answer.
     with explained():
         ctx = build_context(found, SystemClock())
     if not found.missing_for_slack():

@@ -38,10 +38,13 @@ MANIFEST = Path(__file__).resolve().parents[2] / "manifest.yml"
 DEPLOYMENT = "try1"
 #: Alice at a terminal or in a program: the same person as in the practice workspace.
 ALICE = "operator:alice"
+#: Bob there, who approves, and somebody who keeps the installation.
+BOB, ADMIN = "operator:bob", "operator:root"
 #: Bob and Carol of the practice workspace decide; its #gpu channel hears what operators must know.
 POLICY = Policy(
     approvers=("U0BOB", "U0CAROL"),
-    same_person=(("U0ALICE", ALICE),),
+    may_approve_not_pinged=(BOB,),
+    same_person=(("U0ALICE", ALICE), ("U0BOB", BOB)),
     webhook_networks=("127.0.0.0/8", "::1/128"),
 )
 OPERATORS_CHANNEL = "C0GPU"

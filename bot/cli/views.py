@@ -69,7 +69,7 @@ def told_request(one: RequestOut) -> Told:
         said.append(f"Decided by {one.decided_by} at {when(one.decided_at)}.")
     if one.session_id:
         said.append(f"Session {short_id(one.session_id)}.")
-    said.append(one.held)
+    said += [one.hint, one.held]
     tables = (TextTable(head=OPTIONS, rows=rows),) if rows else ()
     return Told(lead=lead, tables=tables, sentences=tuple(sentence for sentence in said if sentence))
 

@@ -117,9 +117,11 @@ def plan(
     hours_total: Decimal,
     override_state: RequestState | None = None,
     mandate: Mandate = ANYBODY,
+    options: int = 1,
 ) -> ApprovalPlan:
     """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
 
+    While several `options` can be chosen, the amounts are those of the dearest one, and the rule says so.
     Tiers look at the worst case; the typed amount at the expected total. What needs a typed amount, or more hours than
     the cap, or belongs to a tier, is never approved automatically.
     """
@@ -132,12 +134,18 @@ def plan(
         required = max(mandate.tier.approvals, 2 if both else 1)
         rule = _tiered(mandate, required)
     elif two_above is not None and both:
-        required, rule = 2, f"Two approvers decide, because up to {usd(worst_usd)} is above {usd(two_above)}."
+        most = f"up to {usd(worst_usd)}{' for the dearest option' if options > 1 else ''}"
+        required, rule = 2, f"Two approvers decide, because {most} is above {usd(two_above)}."
     elif auto_below is not None and worst_usd < auto_below and not confirm and not over_hours:
         required, rule = 0, f"Approved by policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
     else:
         required, rule = 1, "One approver decides, as for every spend."
-    if confirm:
+    if confirm and options > 1:
+        rule += (
+            f" The expected total of an option above {usd(policy.confirm_above_usd)} is typed to confirm it; that of "
+            f"the dearest one is {usd(expected_usd)}."
+        )
+    elif confirm:
         rule += (
             f" The amount is typed to confirm, because {usd(expected_usd)} is above {usd(policy.confirm_above_usd)}."
         )

@@ -13,6 +13,8 @@ from bot.rules.text import in_markdown
 from bot.rules.wording import hours, rate, usd
 
 HEAD = ("GPU", "VRAM", "Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs")
+#: What differs from budget to budget; all the rest is the same for each.
+_OF_BUDGET = frozenset({"Spot Runs", "On-Demand Runs", "Training hours", "Successes", "Net"})
 
 
 def markdown(found: Comparison) -> str:
@@ -74,6 +76,22 @@ def cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:
     if side.roi_percent is not None and line.net_usd is not None and _valued(question):
         cells += [f"{side.roi_percent:,.0f}%", usd(line.net_usd)]
     return tuple(cells)
+
+
+def together(found: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and lines of one table for all budgets: what differs between them has a column for each."""
+    question = found.question
+    head, budgets = columns(question), question.budgets_usd
+    if len(budgets) == 1:
+        return head, [cells(row, 0, question) for row in found.clouds]
+    same = [place for place, name in enumerate(head) if name not in _OF_BUDGET]
+    other = [place for place, name in enumerate(head) if name in _OF_BUDGET]
+    named = [f"{head[place]} of {usd(budget)}" for budget in budgets for place in other]
+    rows = []
+    for row in found.clouds:
+        each = [cells(row, place, question) for place in range(len(budgets))]
+        rows.append((*(each[0][place] for place in same), *(line[place] for line in each for place in other)))
+    return (*(head[place] for place in same), *named), rows
 
 
 def cheaper(row: ComparedGpu) -> PerRun:

@@ -91,3 +91,8 @@ def read_amount(typed: str) -> Decimal | None:
     if not re.fullmatch(r"[0-9]{1,3}(,[0-9]{3}){1,3}(\.[0-9]{1,6})?|[0-9]{1,12}(\.[0-9]{1,6})?", bare):
         return None
     return Decimal(bare.replace(",", ""))
+
+
+def no_key(who: str, how: str) -> str:
+    """Said before anything is bought: whoever asks could not log in to it. `how` is the command that adds a key."""
+    return f"{who} has no SSH key here yet, so nobody could log in: {how}"

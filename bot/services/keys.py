@@ -10,18 +10,23 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from bot.rules.private_keys import looks_private, names_private_key
+from bot.rules.wording import no_key
 from bot.services.commands import AddKey, Reply
 from bot.services.context import Context
 from bot.services.idempotency import KEPT
 from ledger.events import record
 from ledger.journal import done_before
 from ledger.lookups import public_key
-from ledger.models import SshKey
-from ledger.values import Actor
+from ledger.models import Request, SshKey
+from ledger.states import RequestState
+from ledger.values import Actor, ActorKind
+from ledger.writes import Tx
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
 LONGEST_KEY = 4096
+#: How a key is added at a terminal.
+ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
 CHANGES = frozenset({"key.added", "key.removed"})
 EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
 
@@ -114,3 +119,16 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     return Reply(
         True, "key", f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).", {"key": known.public_key}
     )
+
+
+async def keyless(tx: Tx, request: Request) -> str:
+    """What is said of an undecided request whose people could not log in, for want of a key; "" for others'.
+
+    A program may never log in, so nothing is said of one.
+    """
+    owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
+    if owner.kind is ActorKind.CONSUMER or request.kind != "provision" or request.state not in open_now:
+        return ""
+    if request.job.get("public_key") or await public_key(tx, owner.ref) is not None:
+        return ""
+    return f"{no_key(owner.ref, ADDS)}."

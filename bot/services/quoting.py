@@ -133,7 +133,8 @@ async def _offer(
     # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
     time_h = job.hours + max(map(hold_hours, options)) + await lasting.used(tx, request, now)
     mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
-    needed = plan(_by_people(ctx.policy), worst, expected, time_h, lasting.state_of(override, time_h), mandate)
+    stands, many = lasting.state_of(override, time_h), len(options)
+    needed = plan(_by_people(ctx.policy), worst, expected, time_h, stands, mandate, many)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = reminding.next_due(ctx.policy, mandate, now, quote.expires_at, now)

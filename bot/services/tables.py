@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bot.rules.comparison_text import cells, columns, elsewhere, elsewhere_columns
+from bot.rules.comparison_text import elsewhere, elsewhere_columns, together
 from bot.rules.wording import hours, usd
 from bot.services import plan_text
 from bot.services.planning import Compared, Planned
@@ -28,13 +28,10 @@ def told_plan(planned: Planned) -> Told:
 
 
 def told_comparison(compared: Compared) -> Told:
-    """A comparison: one table per budget, then what cannot be rented here."""
+    """A comparison: one table for every budget, then what cannot be rented here."""
     found = compared.found
     question = found.question
-    tables = [
-        _table(usd(budget), columns(question), [cells(row, place, question) for row in found.clouds])
-        for place, budget in enumerate(question.budgets_usd)
-    ]
+    tables = [_table(" and ".join(map(usd, question.budgets_usd)), *together(found))]
     apart = [elsewhere(row) for row in found.elsewhere]
     tables.append(_table("Environments that cannot be rented here", elsewhere_columns(question), apart))
     lead = f"One run of {hours(question.hours)}, {question.buffer:.0%} buffer."

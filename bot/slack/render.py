@@ -102,7 +102,9 @@ async def _is_keyless(ctx: Context, owner: str, asked: bool = True) -> bool:
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
-    keyless = await _is_keyless(ctx, view.request.requester, view.request.state is RequestState.PENDING)
+    own_key = view.request.job.get("public_key") is not None
+    asked = view.request.state is RequestState.PENDING and not own_key
+    keyless = await _is_keyless(ctx, view.request.requester, asked)
     hints = (no_key(view.request.requester, settings.command),) if keyless else ()
     mandate = await _mandate(ctx, view) if view.request.state is RequestState.PENDING else ANYBODY
     message = request_message(view, ctx.policy, cost, hints, mandate)

@@ -51,3 +51,4 @@ def test_the_page_shows_every_document_with_its_fields() -> None:
         assert f"<details id='{name}'>" in page
         assert f"<td>{field}" in page
     assert "<td>." not in page
+    assert "`" not in page

@@ -51,6 +51,9 @@ async def test_people_read_the_columns_that_they_print() -> None:
     for word in ("Spot $/Run", "Spot Runs", "On-Demand $/Run", "On-Demand Runs", "VRAM", "RTX4090", "Azure ML"):
         assert word in out
     assert "vast: " in out
+    code, out, _ = await run("--budget", "500;5000")
+    assert (code, sum(line.startswith("RTX4090 ") for line in out.splitlines())) == (0, 1)
+    assert ("Spot Runs of $500.00" in out, "Spot Runs of $5,000.00" in out) == (True, True)
 
 
 @pytest.mark.usefixtures("clouds")

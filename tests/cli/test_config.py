@@ -45,6 +45,7 @@ def test_a_credential_is_stored_for_its_owner_alone(folder: Path) -> None:
         assert done.exit_code == 0, done.output
         assert SECRET not in done.output
         assert "xoxb-3" not in done.output
+        assert "SLACK_BOT_TOKEN:" not in done.output  # Nobody is there to be asked.
     file = folder / ".env"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert dotenv_values(file, interpolate=False) == {

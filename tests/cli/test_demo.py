@@ -141,8 +141,13 @@ async def test_the_page_the_api_and_a_key_that_works_are_announced(capsys: pytes
                 said += capsys.readouterr().out
                 await asyncio.sleep(0.01)
         line = r"^export GPU_SHOPPER_URL=(http://127\.0\.0\.1:\d+) GPU_SHOPPER_API_KEY=(\S+)$"
+        lines = re.findall(line, said, re.MULTILINE)
         found = re.search(line, said, re.MULTILINE)
         assert found is not None, said
+        assert len(lines) == 3
+        for (url, key), code in zip(lines, (403, 403, 200), strict=True):  # Only the last one is an administrator's.
+            async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}) as http:
+                assert (await http.get("/api/v1/strays")).status_code == code
         async with httpx.AsyncClient(base_url=found[1], headers={"Authorization": f"Bearer {found[2]}"}) as http:
             listed = await http.get("/api/v1/sessions")
         stopping.set()

@@ -258,8 +258,11 @@ async def test_a_job_file_says_what_options_say(terminal: Terminal, elsewhere: P
     t.far()
     job = elsewhere / "job.yaml"
     job.write_text("resources: {gpu: {name: '4090', count: 1}}\nhours: 2\ncandidates: [vast]\n")
-    assert "asking vast for offers" in await t.good("provision", "--job", str(job), "--reason", "from a file")
+    asked = await t.good("provision", "--job", str(job), "--reason", "from a file")
     (one,) = (await t.read("requests"))["items"]
+    keyless = f"{operator().ref} has no SSH key here yet, so nobody could log in: gpu-shopper ssh-key add"
+    assert ("asking vast for offers" in asked, keyless in asked) == (True, True)
+    assert keyless in await t.good("request", one["id"])
     assert one["reason"] == "from a file"
     job.write_text("hours: [")
     assert (await t.run("provision", "--job", str(job)))[0] == 2

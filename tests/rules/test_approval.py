@@ -71,6 +71,9 @@ def test_two_approvers_above_an_amount() -> None:
     found = made(policy, "50.01", "40")
     assert found.required == 2
     assert "$50.01 is above $50.00" in found.rule
+    several = plan(policy, Decimal("50.01"), Decimal(101), Decimal(6), options=3).rule
+    assert "up to $50.01 for the dearest option is above $50.00" in several
+    assert "an option above $100.00 is typed to confirm it; that of the dearest one is $101.00" in several
 
 
 def test_automatic_approval_is_off_until_the_policy_says_so() -> None:

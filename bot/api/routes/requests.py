@@ -18,7 +18,7 @@ from bot.rules.approval import DeciderFacts, Decision
 from bot.rules.consumers import of as limits_of
 from bot.rules.grammar_words import KEYS, BadWord
 from bot.rules.scopes import Scope
-from bot.services import access, approvals, deciding, mandates, provisioning, unattended
+from bot.services import access, approvals, deciding, keys, mandates, provisioning, unattended
 from bot.services.commands import Cancel, Provision, Reply
 from bot.services.consumers import Principal
 from bot.services.portable import BadJob, JobDocument, completed, plain, read_job
@@ -72,6 +72,10 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
             raise refused(error) from error
         reply = await provisioning.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
         request_id = str(reply.data.get("request_id", ""))
+        if reply.ok and request_id:
+            async with desk.ctx.db.read() as tx:
+                hint = await keys.keyless(tx, await tx.get_one(Request, request_id))
+            reply = replace(reply, sentence=f"{reply.sentence} {hint}".strip())
         if reply.ok and not desk.settings.acts and (idle := await unattended.nobody_acts(desk.ctx, request_id)):
             reply = replace(reply, sentence=f"{reply.sentence} {idle}")
         return 202, done(reply, url=f"/api/v1/requests/{request_id}")
@@ -111,7 +115,8 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
         asked = await mandates.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
-        return request_out(await request_view(tx, row.id), desk.ctx.policy, asked)
+        view, hint = await request_view(tx, row.id), await keys.keyless(tx, row)
+        return request_out(view, desk.ctx.policy, asked, hint)
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))

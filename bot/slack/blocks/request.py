@@ -18,6 +18,7 @@ from bot.rules.spend import SetLimit, limit_in_force
 from bot.rules.standing import STANDING_PREFIX
 from bot.rules.tiers import Mandate
 from bot.rules.wording import hours, plural, rate, usd
+from bot.rules.wording import no_key as keyless
 from bot.services import changes, recovery
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
@@ -62,7 +63,7 @@ _R = RequestState
 def no_key(requester: str, command: str) -> str:
     """Said before anything is bought: whoever asks could not log in to it."""
     example = code(f"{command} key add ssh-ed25519 AAAA…")
-    return f":key: {person(requester)} has no SSH key here yet, so nobody could log in: {example}"
+    return f":key: {keyless(person(requester), example)}"
 
 
 def request_message(
