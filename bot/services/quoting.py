@@ -128,13 +128,12 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
-    job, override = JobRequest.from_json(request.job), await override_of(tx, request.id)
+    job, override, many = JobRequest.from_json(request.job), await override_of(tx, request.id), len(options)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
     time_h = job.hours + max(map(hold_hours, options)) + await lasting.used(tx, request, now)
     mandate = await mandates.fresh(tx, ctx.policy, request.requester, job, mandates.shown(options))
-    stands, many = lasting.state_of(override, time_h), len(options)
-    needed = plan(_by_people(ctx.policy), worst, expected, time_h, stands, mandate, many)
+    needed = plan(_by_people(ctx.policy), worst, expected, time_h, lasting.state_of(override, time_h), mandate, many)
     judged = await standing.judge(ctx, tx, request, options[0], now, mandate)
     rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
     due_at = reminding.next_due(ctx.policy, mandate, now, quote.expires_at, now)
