@@ -36,7 +36,8 @@ async def count_webhooks(tx: AsyncSession, actor: str) -> int:
 async def listening(tx: AsyncSession, now: datetime, actor: str | None = None) -> list[Webhook]:
     """The webhooks that are switched on, of everybody or of one holder.
 
-    Without a working key nobody hears anything, but for an operator who never had one: on the server nobody needs one.
+    Without a working key nobody hears anything, but for an operator who never had one: on the server nobody needs one,
+    and whoever may run commands there may read the ledger. From the first key on, keys say what they may.
     """
     working = select(ApiKey.actor).where(ApiKey.revoked_at.is_(None), ApiKey.expires_at > now)
     keyless = and_(Webhook.actor.like(f"{ActorKind.OPERATOR}:%"), Webhook.actor.not_in(select(ApiKey.actor)))

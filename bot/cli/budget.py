@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +12,24 @@ from bot.cli.door import spoken
 from bot.cli.screen import fail
 from bot.cli.telling import show as print_answer
 from bot.rules.budget import Period, View
+from bot.rules.grammar_words import near
+from bot.rules.grammar_words import show as quoted
 from bot.rules.wording import read_amount, usd
 from bot.services.told import TextTable, Told
+
+CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months; total."
+
+
+def _one_of(*names: str) -> dict[str, Any]:
+    """How one of a few words is read, with the sentence that Slack says about any other one."""
+
+    def read(said: str) -> str:
+        if said in names:
+            return said
+        raise typer.BadParameter(f"{quoted(said)} is not one of {', '.join(filter(None, names))}.{near(said, names)}")
+
+    return {"parser": read, "autocompletion": lambda: list(names)}
+
 
 app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
 costs_app = typer.Typer(add_completion=False)
@@ -31,7 +47,7 @@ def show(as_json: Json = False) -> None:
 @app.command("set")
 def set_(
     scope: Annotated[str, typer.Argument(help="global, team:NAME, user:ID, consumer:NAME or label:NAME.")],
-    period: Annotated[Period, typer.Argument(help="For which time.")],
+    period: Annotated[str, typer.Argument(help=f"For which time: {', '.join(Period)}.", **_one_of(*Period))],
     limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none forgets the limit.")],
     reason: Annotated[str, typer.Option(help="Why, for the journal.")] = "",
     as_json: Json = False,
@@ -41,7 +57,7 @@ def set_(
     if amount is None and limit != "none":
         fail(f"{limit[:40]!r} is not an amount; write 300 or $299.50, or none to forget the limit.", 2)
     said = None if amount is None else f"{amount:f}"
-    body = {"scope": scope, "period": str(period), "limit_usd": said, "reason": reason}
+    body = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
     done = spoken(lambda door: door.post("/budgets", body))
     print_answer(done if as_json else Told(sentences=(done["sentence"],)))
 
@@ -49,16 +65,14 @@ def set_(
 @app.command("costs")
 @costs_app.command()
 def costs_(
-    cut: Annotated[View | None, typer.Argument(metavar="[PERIOD]", help="The same as --period.")] = None,
-    period: Annotated[
-        View, typer.Option(help="day: 24 hours by the hour; month: this month by the day; year: 12 months; total.")
-    ] = View.MONTH,
+    cut: Annotated[str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *View))] = "",
+    period: Annotated[str, typer.Option(help=CUTS, metavar=f"[{'|'.join(View)}]", **_one_of(*View))] = View.MONTH,
     consumer: Annotated[str, typer.Option(help="Only this program's.")] = "",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
     as_json: Json = False,
 ) -> None:
     """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
-    view = cut or period
+    view = View(cut or period)
     said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
     found = spoken(lambda door: door.get("/costs", **said))
     if as_json:

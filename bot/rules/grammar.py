@@ -47,6 +47,7 @@ from bot.rules.job import JobArgs
 from bot.rules.policy import Policy
 from bot.rules.private_keys import looks_private
 from bot.rules.text import Token, UnclosedQuote, caret, clean, tokens
+from bot.rules.workload_words import WORK_KEYS
 from providers.gpus import lookup
 
 __all__ = ["Command", "GrammarError", "parse", "reference", "said"]
@@ -250,7 +251,9 @@ def _word(word: Token, gpu_text: str, fields: Fields, policy: Policy) -> tuple[F
         return {"work": work_word(key, value, fields.get("work", ()))}, gpu_text
     if found is None:
         known = ", ".join(each.key for each in WORDS)
-        raise BadWord(f"{show(keyed[1])} is not a word of this language; there are {known}.{near(key, KEYS)}")
+        raise BadWord(
+            f"{show(keyed[1])} is not a word of this language; there are {known}.{near(key, (*KEYS, *WORK_KEYS))}"
+        )
     if not value:
         raise BadWord(f"{found.key}= needs a value; write {found.example}.")
     if operator != "=" and found.key == "memory":
@@ -312,7 +315,7 @@ def _unknown(text: str) -> str:
         return f"{show(text)} could be anything; write GPUs as 4xA100, hours as 6h and money as $50."
     if re.search(r"\d", text):
         return unknown_gpu(text)
-    others = get_close_matches(lowered[:40], (*KEYS, *cloud_words(), "spot", "on-demand"), n=1)
+    others = get_close_matches(lowered[:40], (*KEYS, *cloud_words(), *SPOT_WORDS), n=1)
     hint = f" Did you mean {others[0]}?" if others else ' A reason is written as for="fine-tune".'
     return f"{show(text)} is not understood.{hint}"
 

@@ -78,7 +78,8 @@ def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
     for word in words[1:]:
         kind, value = DONE_WORDS.get(word.value.lower(), ("", ""))
         if not kind or kind in found:
-            raise Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.")
+            hint = "" if kind else near(word.value, DONE_WORDS)
+            raise Wrong(word, f"{sub.name} takes success or failed, and destroy or preserve, after the id.{hint}")
         found[kind] = value
     return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
 
@@ -86,7 +87,8 @@ def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
 def read_end(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
     """An id, and whether to end it without a question."""
     if len(words) > 1 and words[1].value.lower().lstrip("-") not in ("now", "yes"):
-        raise Wrong(words[1], f"{sub.name} takes one id, and now after it to be asked nothing.")
+        hint = near(words[1].value, ("now", "yes"))
+        raise Wrong(words[1], f"{sub.name} takes one id, and now after it to be asked nothing.{hint}")
     if len(words) > 2:
         raise Wrong(words[2], f"{sub.name} takes one id, and now after it to be asked nothing.")
     return replace(read_id(sub, words[:1], line, policy), action="now" if words[1:] else "")
@@ -97,8 +99,9 @@ def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) ->
     if not words:
         raise Wrong(end(line), "Say what to do with the key: add, list or remove.")
     action = words[0].value.lower()
-    if action not in ("add", "list", "remove"):
-        raise Wrong(words[0], f"{show(words[0].value)} cannot be done with a key; there are add, list and remove.")
+    if action not in (actions := ("add", "list", "remove")):
+        said = f"{show(words[0].value)} cannot be done with a key; there are add, list and remove."
+        raise Wrong(words[0], f"{said}{near(action, actions)}")
     rest = line[words[1].position :] if len(words) > 1 else ""
     if action == "add" and not rest:
         raise Wrong(end(line), "The public key is missing; it is the one line in a file that ends in .pub.")
@@ -156,7 +159,7 @@ def read_delegate(sub: Subcommand, words: list[Token], line: str, _policy: Polic
         who = person(mention[1] if mention else words[0].value)
     except BadHolder as error:
         said = f"{show(words[0].value)} is nobody; mention the person, as in @dave, or write operator:ada."
-        raise Wrong(words[0], said) from error
+        raise Wrong(words[0], f"{said}{near(action, ('list', 'off'))}") from error
     rest = [word for word in words[1:] if word.value.lower() != "until"]
     if not rest:
         raise Wrong(end(line), "Say through which day, such as until 2026-12-01.")

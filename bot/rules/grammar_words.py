@@ -69,7 +69,8 @@ class Word:
 
 def near(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
     """` Did you mean x?` for the closest of `known`, or nothing."""
-    found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72)
+    # Two letters that change places in a word of three leave two of three alike.
+    found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
     return f" Did you mean {found[0]}?" if found else ""
 
 
@@ -200,7 +201,9 @@ def read_spot(text: str, _policy: Policy) -> Fields:
     """`no` (the default), `yes` or `any`."""
     found = SPOT_WORDS.get(text.lower())
     if found is None:
-        raise BadWord(f"{show(text)} does not answer spot; write spot=no, spot=yes or spot=any.")
+        raise BadWord(
+            f"{show(text)} does not answer spot; write spot=no, spot=yes or spot=any.{near(text, SPOT_WORDS)}"
+        )
     return {"spot": found}
 
 
@@ -233,7 +236,7 @@ def read_verified(text: str, _policy: Policy) -> Fields:
     """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
     answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
     if text.lower() not in answers:
-        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.")
+        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.{near(text, answers)}")
     return {"verified_only": answers[text.lower()]}
 
 

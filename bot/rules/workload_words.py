@@ -135,10 +135,11 @@ def _read_model(text: str) -> Fields:
 
 
 def _read_checkpointing(text: str) -> Fields:
-    answer = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}.get(text.lower())
-    if answer is None:
-        raise BadWord(f"{show(text)} does not answer checkpointing; write checkpointing=yes or checkpointing=no.")
-    return {"checkpointing": answer}
+    answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+    if text.lower() not in answers:
+        said = f"{show(text)} does not answer checkpointing; write checkpointing=yes or checkpointing=no."
+        raise BadWord(f"{said}{near(text, answers)}")
+    return {"checkpointing": answers[text.lower()]}
 
 
 def _read_stack(text: str) -> Fields:

@@ -211,3 +211,19 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one() -> None:
     assert (code, "Did you mean 'sessions'?" in why) == (2, True)
     code, _, why = run("qqqqq")
     assert (code, "No such command 'qqqqq'" in why, "mean" in why) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("costs", "dayly"),
+            "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean daily?",
+        ),
+        (("budget", "set", "global", "dayly", "3"), "is not one of hourly, daily, monthly, total. Did you mean daily?"),
+        (("budget", "set", "global", "daily", "lots"), "'lots' is not an amount; write 300 or $299.50"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest_one(arguments: tuple[str, ...], says: str) -> None:
+    result = CliRunner().invoke(build(), arguments)
+    assert (result.exit_code, says in " ".join(result.output.replace("│", " ").split())) == (2, True), result.output

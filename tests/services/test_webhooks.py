@@ -189,6 +189,32 @@ async def test_an_approver_who_leaves_hears_of_nobody_else_and_without_a_key_of_
         assert (kept.state, kept.tries) == (NotificationState.DEAD, 0)
 
 
+async def test_an_operator_of_the_server_hears_of_everything_until_a_key_says_what_they_may(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w, told(w) as consumer:
+        hook_id = await hook(w, consumer, ROOT, "approval")
+        w.tune(max_open_requests_per_user=9)
+
+        async def heard() -> list[str]:
+            """Whose requests are told of when Alice and the operator ask for something."""
+            w.clock.advance(1)
+            before = len(consumer.taken)
+            for actor in (ALICE, ROOT.actor):
+                assert (await w.ask(actor, candidates=("vast",))).ok
+            await pump(w)
+            return sorted(one["data"]["request"]["requester"] for one in consumer.taken[before:])
+
+        assert await heard() == sorted([ALICE.ref, ROOT.actor.ref])  # On the server nobody needs a key.
+        key = await consumers.create(w.ctx.db, w.ctx.labels, NewKey(ROOT.actor.ref, scopes=PLAIN), ADA, clock.now())
+        assert await heard() == [ROOT.actor.ref]
+        await consumers.revoke(w.ctx.db, str(key.data["key_id"]), ADA, clock.now())
+        assert await heard() == []
+        assert (await webhooks.delete(w.ctx, principal(ALICE), hook_id)).code == "unknown_webhook"
+        carol = Actor(ActorKind.OPERATOR, "carol")
+        assert (await webhooks.delete(w.ctx, Principal("", carol, carol, frozenset(Scope)), hook_id)).ok
+
+
 async def test_a_consumer_that_is_down_for_a_day_loses_nothing(w: World) -> None:
     async with told(w) as consumer:
         w.use({"vast": w.ctx.providers["vast"]})
