@@ -21,7 +21,7 @@ from bot.rules.policy import Policy
 from bot.rules.scopes import Scope
 from bot.services.consumers import Principal
 from bot.settings import Settings
-from bot.settings.environment import LogLevel
+from bot.settings.fields import LogLevel
 from bot.wiring import build_context, close
 from ledger.values import Actor, Clock
 from migrations import run as schema
