@@ -14,7 +14,7 @@ from bot.cli.door import spoken
 from bot.cli.screen import UNAVAILABLE, fail
 from bot.cli.telling import show
 from bot.rules.journal_text import happened, whole
-from bot.rules.wording import rate
+from bot.rules.wording import plural, rate
 from bot.services.told import TextTable, Told
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
@@ -84,7 +84,8 @@ def recover(as_json: Json = False) -> None:
         for one in found["waiting"]:
             typer.echo(_line(one))
         looked = sum(one["listed"] for one in found["clouds"])
-        said = f"{looked} instances at {len(found['clouds'])} clouds; {len(found['waiting'])} of ours are unknown here."
+        where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
+        said = f"{where}; {len(found['waiting'])} of ours are unknown here."
         typer.echo(f"{said} {found['held']}".strip(), err=True)
     if failed:
         fail("; ".join(failed), UNAVAILABLE)
