@@ -23,6 +23,7 @@ from bot.services.paging import alone
 from bot.services.reoffering import offer_again
 from ledger.courses import Question, Running, is_open, running, running_ids
 from ledger.events import announce, record
+from ledger.journal import latest_events
 from ledger.locks import lock_family
 from ledger.lookups import instances_of_session
 from ledger.models import Instance, Node, Request, Session
@@ -105,7 +106,7 @@ async def _look(ctx: Context, session_id: str, now: datetime) -> None:
             elif asked is not None and not is_over and asked.state is RequestState.PENDING:
                 await _withdraw(tx, asked, now)
             elif asked is not None and _is_unanswered(ctx, asked, now):
-                await _pause(ctx, tx, one, now)
+                await _pause(ctx, tx, one, asked.created_at, now)
 
 
 def _is_unanswered(ctx: Context, asked: Question, now: datetime) -> bool:
@@ -175,11 +176,16 @@ def _cannot_pause(ctx: Context, row: Instance) -> str:
     return "" if profile.load(row.cloud).stop_keeps_data else "a stop there keeps nothing"
 
 
-async def _pause(ctx: Context, tx: Tx, one: Running, now: datetime) -> None:
-    """Nobody confirmed the new figure: stop it where that saves money, else let its agent save. Its end stands."""
+async def _pause(ctx: Context, tx: Tx, one: Running, asked_at: datetime, now: datetime) -> None:
+    """Nobody confirmed the new figure: stop it where that saves money, else let its agent save. Its end stands.
+
+    A cloud that refused to stop it is not asked again at every look: it goes on as where a stop would not help.
+    """
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     row = (await instances_of_session(tx, session.id))[-1]
-    if not _cannot_pause(ctx, row):
+    (refused,) = await latest_events(tx, row.id, switching.NOT_SWITCHED, 1) or (None,)
+    was_refused = refused is not None and refused.at >= asked_at
+    if not was_refused and not _cannot_pause(ctx, row):
         reply = await switching.give(ctx, tx, session, Order.STOP, SCHEDULER, now, keep=True)
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"

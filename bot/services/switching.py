@@ -35,6 +35,9 @@ AGAIN = timedelta(seconds=60)
 SWITCHABLE = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 UP = frozenset({InstanceStatus.RUNNING, InstanceStatus.BOOTING, InstanceStatus.PENDING})
 
+#: The journal's word for an order that a cloud refused.
+NOT_SWITCHED = "instance.not_switched"
+
 log = logging.getLogger(__name__)
 
 
@@ -196,7 +199,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
-        record(tx, at=now, actor=SYSTEM, subject=row.id, kind="instance.not_switched", reason=sentence)
+        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=NOT_SWITCHED, reason=sentence)
         owner = Actor.from_ref(session.owner)
         if owner.kind is ActorKind.SLACK:
             subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}

@@ -20,6 +20,7 @@ from ledger.models import Approval, Option, Request, Session
 from ledger.states import RequestState, SessionState
 from ledger.writes import amend
 from providers.base import Listing, Provider
+from providers.errors import Unsupported
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import SteppedClock
 from tests.support.interposed import InFront
@@ -114,6 +115,29 @@ async def test_what_nobody_confirms_is_stopped_cannot_be_started_and_goes_on_whe
     books = await w.books()
     assert [one.kind for one in books.grants].count("start") == 2
     assert books.sessions[0].state is SessionState.RUNNING
+
+
+class NeverStops(InFront):
+    """The cloud refuses every stop."""
+
+    async def stop(self, ref: str) -> None:
+        raise Unsupported(self.inner.name, "this host cannot be stopped")
+
+
+async def test_a_pause_that_its_cloud_refuses_is_told_once_and_not_ordered_again(w: World) -> None:
+    await w.running(candidates=("vast",), hours=Decimal(4))
+    w.wrap("vast", lambda inner: cast("Provider", NeverStops(inner)))
+    await cheaper(w)
+    await drifting.drift_due(w.ctx)
+    for seconds in (900, 60, 60):
+        w.clock.advance(seconds)
+        await drifting.drift_due(w.ctx)
+        await w.settle()
+    books = await w.books()
+    assert books.sessions[0].state is SessionState.RUNNING
+    assert [one.kind for one in books.events].count("instance.stop") == 1
+    of_instance = [entry for entry in w.board.shown if entry[1].startswith(f"{books.instances[0].id}/stop")]
+    assert len(of_instance) == 1
 
 
 @pytest.mark.parametrize(
