@@ -69,6 +69,11 @@ class SessionView:
     #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
     unknown: int = 0
 
+    @property
+    def kept(self) -> Disk | None:
+        """Its disk, where that is all that is left of it: the approved end is over, and the disk outlives it."""
+        return self.disk if self.session.state is SessionState.TERMINATING else None
+
 
 async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
     """The view of one request; LookupError when there is none."""

@@ -75,7 +75,7 @@ def adopt(
 
 @recover_app.command()
 def recover(as_json: Json = False) -> None:
-    """Look at every cloud now, and list what is ours there and unknown here. Ends with 69 when one did not answer."""
+    """Look at every cloud now, and list what is ours there and unknown here. Ends with 69 when one did not answer, or none is set up."""
     found = spoken(lambda door: door.post("/recover", {}))
     failed = [f"{one['cloud']}: {one['problem']}" for one in found["clouds"] if one["problem"]]
     if as_json:
@@ -87,6 +87,9 @@ def recover(as_json: Json = False) -> None:
         where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
         said = f"{where}; {len(found['waiting'])} of ours are unknown here."
         typer.echo(f"{said} {found['held']}".strip(), err=True)
+    if not found["clouds"]:
+        fail("No cloud is set up here, so nothing was looked at; gpu-shopper doctor says which settings are missing.",
+             UNAVAILABLE)  # fmt: skip
     if failed:
         fail("; ".join(failed), UNAVAILABLE)
 

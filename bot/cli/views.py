@@ -10,7 +10,7 @@ from bot.api.endpoints import NodeApiOut, Ssh
 from bot.api.schemas import RequestOut, RequestSummary, SessionOut
 from bot.rules.wording import hours, kept, rate, unreconciled, usd
 from bot.services.told import TextTable, Told
-from ledger.states import RequestState
+from ledger.states import RequestState, SessionState
 from ledger.values import short_id
 from providers import known, profile
 
@@ -82,12 +82,12 @@ def told_sessions(found: Sequence[SessionOut]) -> Told:
     rows = [
         (
             short_id(one.id),
-            one.state,
+            "disk kept" if outlives(one) else one.state,
             f"{one.gpu_count}x {one.gpu or 'GPU'}",
             one.cloud or "-",
-            _rate(one.price_usd_h),
+            _rate(one.disk.price_usd_h if one.disk else one.price_usd_h),
             usd(one.cost_usd),
-            when(one.deadline),
+            when(one.disk.until if one.disk and outlives(one) else one.deadline),
             one.owner,
         )
         for one in found
@@ -96,13 +96,18 @@ def told_sessions(found: Sequence[SessionOut]) -> Told:
     return Told(tables=(TextTable(head=head, rows=tuple(rows)),), sentences=waits)
 
 
+def outlives(one: SessionOut) -> bool:
+    """Whether the approved end is over and the disk is all that is left."""
+    return one.disk is not None and one.state == SessionState.TERMINATING
+
+
 def told_session(one: SessionOut) -> Told:
     """One session and how to connect."""
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
-    if one.deadline:
+    if one.deadline and not outlives(one):
         said.append(f"Ends {when(one.deadline)} ({hours(one.hours)} as approved).")
     if one.ends_early_at:
         said.append(f"It is ended {when(one.ends_early_at)}, before that: {one.ends_early_because}")
@@ -112,7 +117,7 @@ def told_session(one: SessionOut) -> Told:
         said.append(kept(one.disk.price_usd_h, one.disk.until))
     if one.agent:
         said.append(one.agent.line)
-    if one.ssh:
+    if one.ssh and one.disk is None:  # Nothing answers while its machine stands still.
         said += _ssh(one.ssh)
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))

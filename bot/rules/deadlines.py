@@ -35,11 +35,17 @@ def next_look(moments: Sequence[datetime], deadline: datetime, now: datetime) ->
     return min((moment for moment in moments if moment > now), default=deadline)
 
 
-def ended_by(hours_approved: Decimal, most_hours: Decimal, *, spent: str, unconfirmed: bool) -> tuple[str, str]:
-    """Code and sentence of an approved end. `spent` is the amount that was used up before the hours, or empty."""
-    code, said = "reservation_over", f"The approved {hours(hours_approved)} are over."
+def ended_by(
+    hours_approved: Decimal, most_hours: Decimal, *, spent: str, unconfirmed: bool, ahead: bool = False
+) -> tuple[str, str]:
+    """Code and sentence of an approved end. `spent` is the amount that is used up before the hours, or empty.
+
+    `ahead`: the end is still to come, so nothing of it is said as if it had happened.
+    """
+    then = " then." if ahead else "."
+    code, said = "reservation_over", f"The approved {hours(hours_approved)} are over{then}"
     if spent:
-        code, said = "budget_cap", f"The approved amount of {spent} is used up."
+        code, said = "budget_cap", f"The approved amount of {spent} is used up{then}"
     elif hours_approved >= most_hours:
         code, said = "hours_cap", f"{said} That is the most without an override; {hours(most_hours)} is the cap."
     if unconfirmed:

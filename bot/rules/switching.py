@@ -30,10 +30,13 @@ def judge(
     storage_usd_h: Decimal,
     deadline: datetime | None,
     survival: str = "",
+    *,
+    outlives: bool = False,
 ) -> Verdict:
     """Whether `order` can be given. `wanted` is an order that is under way, `storage_usd_h` what the disk costs.
 
-    `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence.
+    `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence. `outlives`:
+    whether the disk is to stay after the approved end, of which the caller speaks.
     """
     if order is Order.STOP and wanted == Order.START and state in _FROM.values():
         state, wanted = SessionState.RUNNING, None  # Whoever wants it stopped need not wait for its start.
@@ -57,7 +60,7 @@ def judge(
         return _no("stop_saves_nothing", sentence)
     billed = able.billing.storage_while_stopped
     disk = f"its disk goes on at {rate(storage_usd_h)}" if billed else "its disk costs nothing"
-    until = f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC, when it goes" if deadline else ""
+    until = f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC{'' if outlives else ', when it goes'}" if deadline else ""
     warning = "The GPU may be rented by others meanwhile, so a start can fail."
     said = f"The stop is ordered: the GPU costs nothing then, {disk}{until}."
     return Verdict(True, "ordered", " ".join(filter(None, (said, survival, warning))))

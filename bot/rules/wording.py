@@ -36,7 +36,9 @@ def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
 
 def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
     """What is known of the cost of an end where the cloud does not say what it charged."""
-    return f"Unreconciled: its cloud does not say; between {usd(low_usd)} and {usd(high_usd)}."
+    low, high = usd(low_usd), usd(high_usd)
+    range_ = f"between {low} and {high}" if low != high else f"by the clock {high}"
+    return f"Unreconciled: its cloud does not say; {range_}."
 
 
 def rate(price_usd_h: Decimal) -> str:

@@ -49,8 +49,8 @@ async def _one(ctx: Context, held: Claim, now: datetime) -> None:
         await _deadline(ctx, tx, held, now)
 
 
-async def why_it_ends(ctx: Context, tx: Tx, session: Session) -> tuple[str, str]:
-    """Code and sentence: which of the approved limits was reached first."""
+async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[str, str]:
+    """Code and sentence: which of the approved limits is reached first. `ahead`: for a word before the end."""
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)
@@ -58,7 +58,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session) -> tuple[str, str]
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
     unconfirmed = await open_drift(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
-    return ended_by(hours, ctx.policy.max_hours, spent=spent, unconfirmed=unconfirmed)
+    return ended_by(hours, ctx.policy.max_hours, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:

@@ -31,7 +31,7 @@ from ledger.disks import open_disks
 from ledger.events import announce_once
 from ledger.outbox import notifications_of
 from ledger.reporting import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
-from ledger.states import NotificationKind
+from ledger.states import NotificationKind, SessionState
 from ledger.values import short_id
 from ledger.windows import by_borders, costs_within
 from ledger.writes import Tx
@@ -85,7 +85,10 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
     live, ended = await held(tx), await over(tx, window.since, window.until)
     stopped = await stops(tx, [*(one.id for one in live), *(one.id for one in ended)], window.until)
     strays = await strays_found(tx, window.since, window.until)
-    running, disks = [one for one in live if one.cloud], await open_disks(tx)
+    disks = await open_disks(tx)
+    # What outlives its approved end is a disk, listed as one: its machine neither runs nor costs anything.
+    kept = {one.session_id for one in disks}
+    at_work = [one for one in live if one.id not in kept or one.state != SessionState.TERMINATING]
     return DigestDocument(
         weekly=weekly,
         first=window.first,
@@ -99,9 +102,9 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         groups=_short(groups),
         month=_short(month),
         days=tuple(by_day[-BASE_DAYS:]),
-        running=tuple(_running(one) for one in live[:LISTED]),
-        running_in_all=len(live),
-        running_usd_h=sum((_rate(ctx, one) for one in running), _NOTHING),
+        running=tuple(_running(one) for one in at_work[:LISTED]),
+        running_in_all=len(at_work),
+        running_usd_h=sum((_rate(ctx, one) for one in at_work if one.cloud), _NOTHING),
         ended=tuple(_ended(one) for one in ended[:LISTED]),
         ended_by=dict(Counter(one.code for one in ended).most_common()),
         saved_usd=_saved(ctx, live, ended, stopped, window),

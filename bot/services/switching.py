@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.rules.switching import Order, judge
-from bot.services import access, asking, node_api, recovery
+from bot.services import access, asking, holding, node_api, recovery
 from bot.services.commands import Reply, Switch
 from bot.services.context import Context
 from bot.services.hostkeys import forgotten
@@ -96,8 +96,9 @@ async def give(
         return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
     facts = profile.load(row.cloud)
     survival = facts.restarted if which is Order.RESTART else facts.stopped
-    disk_usd_h, end = row.storage_usd_h, session.deadline
-    verdict = judge(which, row.cloud, provider.capabilities, session.state, row.wanted, disk_usd_h, end, survival)
+    able, stands, end = provider.capabilities, session.state, session.deadline
+    disk_usd_h = holding.disk_rate(row)
+    verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence, data)
     if keep and not facts.stop_keeps_data:

@@ -23,6 +23,8 @@ from ledger.reads import request_view
 from ledger.values import JobRequest, short_id
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
+#: What is wrong with a change, and can be typed anew.
+CHANGE_CODES: Final = frozenset({"bad_hours", "hours_raised", "bad_cap", "cap_raised"})
 AMOUNT_CODES: Final = frozenset({"amount_needed", "amount_mismatch", "bad_cap", "cap_raised", "limit_spent"})
 
 _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
@@ -86,11 +88,18 @@ async def _change(desk: Desk, job: Job, decide: Decide) -> None:
     if request is None or not (reply.ok or reply.code in AMOUNT_CODES):
         await desk.say(job, answer(reply), request.channel if request else "")
         return
+    await _open_change(desk, job, request, decide)
+
+
+async def _open_change(desk: Desk, job: Job, request: Request, decide: Decide, problem: str = "") -> None:
     async with desk.ctx.db.read() as tx:
         view = await request_view(tx, request.id)
     most = changes.most_hours(request, view.approvals)
-    dialog = modals.change(mark_of(decide), modals.offers_of(view), most)
-    await desk.open(job, dialog, "The dialog could not be opened in time; click *Change…* again.", request.channel)
+    typed = (job.heard.values.get("hours"), job.heard.values.get("cap")) if problem else ("", "")
+    again = (str(typed[0] or ""), str(typed[1] or ""))
+    dialog = modals.change(mark_of(replace(decide, hours=None)), modals.offers_of(view), most, problem, again)
+    instead = f"{safe(problem)} The dialog could not be opened in time; click *Change…* again."
+    await desk.open(job, dialog, instead.strip(), request.channel)
 
 
 def read_mark(value: str) -> tuple[str, int | None]:
@@ -133,11 +142,8 @@ async def submitted(desk: Desk, job: Job) -> None:
     if heard.view == modals.CHANGE and isinstance(changed, forms.Change):
         asked = read_decision(heard.meta, facts)
         token = changed.token or asked.token
-        await _approve(
-            desk,
-            job,
-            replace(asked, token=token, hours=changed.hours, cap_usd=changed.cap_usd, typed_amount=changed.typed),
-        )
+        wanted = replace(asked, token=token, hours=changed.hours, cap_usd=changed.cap_usd, typed_amount=changed.typed)
+        await _approve(desk, job, wanted, changing=True)
 
 
 def _asked_in(job: Job) -> str:
@@ -162,12 +168,17 @@ async def _plan(desk: Desk, job: Job) -> None:
     await charts.share(desk, job, found)
 
 
-async def _approve(desk: Desk, job: Job, decide: Decide) -> None:
-    """Decide; where the amount must be typed (again), show the dialog. Answers are private, where the request is."""
+async def _approve(desk: Desk, job: Job, decide: Decide, *, changing: bool = False) -> None:
+    """Decide; where the amount must be typed (again), show the dialog. Answers are private, where the request is.
+
+    `changing`: what was typed into the dialog of changes is at stake, so what is wrong with it is said there.
+    """
     reply = await approvals.decide(desk.ctx, decide)
     request = await _request(desk, reply)
     channel = request.channel if request else ""
-    if request is not None and reply.code in AMOUNT_CODES and "expected_usd" in reply.data:
+    if request is not None and changing and reply.code in CHANGE_CODES:
+        await _open_change(desk, job, request, decide, reply.sentence)
+    elif request is not None and reply.code in AMOUNT_CODES and "expected_usd" in reply.data:
         plainly = reply.code == "amount_needed" and decide.typed_amount is None and "over_budget" not in reply.data
         problem = "" if plainly else reply.sentence
         instead = f"{safe(problem)} The dialog could not be opened in time; click *Approve* again."

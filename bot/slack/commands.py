@@ -47,6 +47,7 @@ from bot.slack.blocks.profile import profile
 from bot.slack.blocks.reply import answer, said
 from bot.slack.blocks.status import status
 from bot.slack.desk import Desk, Job
+from bot.slack.home import decidable
 from ledger.reads import resolve
 from ledger.values import Actor, JobRequest
 
@@ -125,9 +126,10 @@ async def _compare(desk: Desk, job: Job, parsed: Command) -> None:
 
 async def _list(desk: Desk, job: Job, _parsed: Command) -> None:
     overview = await sessions.listing(desk.ctx, job.heard.actor)
+    waiting = await decidable(desk, await desk.directory.facts(job.heard.user, job.heard.team))
     now = desk.ctx.clock.now()
     costs = {view.session.id: cost_now(desk.ctx, view, now) for view in overview.sessions}
-    await desk.say(job, listing(overview, costs, desk.settings.command, now))
+    await desk.say(job, listing(overview, costs, desk.settings.command, now, waiting))
 
 
 async def _status(desk: Desk, job: Job, parsed: Command) -> None:

@@ -39,9 +39,9 @@ async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
     ctx = desk.ctx
     own = await sessions.listing(ctx, facts.actor)
     spent = await costs.brief(ctx, facts.actor)
-    decidable = await _decidable(desk, facts)
+    waiting = await decidable(desk, facts)
     async with ctx.db.read() as tx:
-        views = [await request_view(tx, row.id) for row in decidable[:DECISIONS]]
+        views = [await request_view(tx, row.id) for row in waiting[:DECISIONS]]
     return Mine(
         overview=own,
         costs_usd={view.session.id: cost_now(ctx, view, ctx.clock.now()) for view in own.sessions},
@@ -49,12 +49,12 @@ async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
         month_usd=spent[1],
         budgets=await budgets.overview(ctx, facts.actor),
         decidable=views,
-        decidable_in_all=len(decidable),
+        decidable_in_all=len(waiting),
         by_buttons=ctx.policy.allow_slack_decisions,
     )
 
 
-async def _decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
+async def decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
     """Requests that wait for somebody like this person, who is not their requester."""
     policy = desk.ctx.policy
     if not facts.known or not is_approver(policy, facts):

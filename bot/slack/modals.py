@@ -146,14 +146,25 @@ def offers_of(view: RequestView) -> list[tuple[str, str]]:
     ]
 
 
-def change(meta: str, offers: Sequence[tuple[str, str]], most_hours: Decimal) -> View:
-    """An approval with changes: another shown offer, a shorter time, a lower limit; each may stay as it is."""
+def change(
+    meta: str,
+    offers: Sequence[tuple[str, str]],
+    most_hours: Decimal,
+    problem: str = "",
+    typed: tuple[str, str] = ("", ""),
+) -> View:
+    """An approval with changes: another shown offer, a shorter time, a lower limit; each may stay as it is.
+
+    `problem` says what was wrong with the `(time, limit)` that were typed before; they stand in the form again.
+    """
     shown = [_option(token, label) for token, label in offers][:_GPU_OPTIONS]
     first = next((one for one in shown if one["value"] == meta.partition("/")[0]), shown[0])
-    blocks = [
+    time, limit = _text(short_hours(most_hours), typed[0]), _text("$80", typed[1])
+    blocks: list[Block] = [section(f":warning: {safe(problem, 500)}")] if problem else []
+    blocks += [
         _input("offer", "Offer", _select(shown, "Offer", initial=first)),
-        _input("hours", "For how long", _text(short_hours(most_hours)), optional=True, hint="Shorter, never longer."),
-        _input("cap", "Limit for the total", _text("$80"), optional=True, hint="Lower, never above the worst case."),
+        _input("hours", "For how long", time, optional=True, hint="Shorter, never longer."),
+        _input("cap", "Limit for the total", limit, optional=True, hint="Lower, never above the worst case."),
         context("The requester is told what you changed. The approval is recorded under your name."),
     ]
     return _modal(CHANGE, "Approve with changes", "Approve", blocks, meta)
@@ -182,8 +193,9 @@ def _input(block_id: str, label: str, element: Block, *, optional: bool = False,
     return {**block, "hint": plain(hint, 200)} if hint else block
 
 
-def _text(placeholder: str, *, multiline: bool = False, longest: int = 200) -> Block:
+def _text(placeholder: str, typed: str = "", *, multiline: bool = False, longest: int = 200) -> Block:
     return {
+        **({"initial_value": typed} if typed else {}),
         "type": "plain_text_input",
         "action_id": "in",
         "placeholder": plain(placeholder, 150),

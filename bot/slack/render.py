@@ -172,7 +172,7 @@ async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
             int(end_s or (view.session.deadline.timestamp() if view.session.deadline else 0)),
             cost_now(ctx, view, ctx.clock.now()),
             view.cap_usd,
-            (await deadlines.why_it_ends(ctx, tx, view.session))[1] if view.instance else "",
+            (await deadlines.why_it_ends(ctx, tx, view.session, ahead=True))[1] if view.instance else "",
             await extending.is_inside(tx, view.session, owner.KEEP_HOURS),
             bool(await waiting_extensions(tx, view.request.id)),
             able is None or able.terminate,

@@ -25,8 +25,8 @@ from tests.support.clock import SteppedClock
 LINE = '/gpu provision 1x4090 2h clouds=vast for="fine-tune"'
 SPOT = f"{LINE} spot=yes"
 UNHEALTHY = '/gpu provision 1x quadrortx6000 2h clouds=lambda for="fine-tune"'
-ENDING = ("Ask for more time…", "It is done", "Stop now")
-UNATTENDED = ("Keep 1 h", "It is done", "Stop now")
+ENDING = ("Ask for more time…", "It is done", "End it now")
+UNATTENDED = ("Keep 1 h", "It is done", "End it now")
 BEFORE_S = (3600, 1800, 600, 120)
 SECOND = timedelta(seconds=1)
 #: This long after a warning it is looked whether it was shown, and the fallback contact is told if not.

@@ -56,6 +56,10 @@ def test_what_an_approved_end_is_called() -> None:
         "budget_cap",
         "The approved amount of $3.00 is used up.",
     )
+    # Before the end it is not told as if it had come: the amount is not used up yet.
+    ahead = ended_by(two, cap, spent="$3.00", unconfirmed=False, ahead=True)
+    assert ahead == ("budget_cap", "The approved amount of $3.00 is used up then.")
+    assert ended_by(two, cap, spent="", unconfirmed=False, ahead=True)[1] == "The approved 2 hours are over then."
     code, said = ended_by(two, cap, spent="", unconfirmed=True)
     assert (code, said) == ("drift_unconfirmed", "The approved 2 hours are over. Nobody confirmed what it would cost.")
 

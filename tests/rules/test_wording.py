@@ -96,6 +96,8 @@ def test_a_kept_disk_is_said_with_its_price_and_its_end() -> None:
 def test_what_a_silent_cloud_can_have_charged() -> None:
     said = wording.unreconciled(Decimal("1.2"), Decimal("1.9"))
     assert said == "Unreconciled: its cloud does not say; between $1.20 and $1.90."
+    same = wording.unreconciled(Decimal("1.899"), Decimal("1.901"))
+    assert same == "Unreconciled: its cloud does not say; by the clock $1.90."
 
 
 def test_a_total_says_what_it_is_made_of() -> None:

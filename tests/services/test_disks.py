@@ -6,11 +6,17 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
+from bot.rules.digest import day_before
 from bot.rules.switching import Order
-from bot.services import deadlines, disks, holding
+from bot.rules.wording import rate
+from bot.services import deadlines, digests, disks, holding
 from bot.services.commands import Done, Switch
-from bot.services.sessions import done
+from bot.services.sessions import done, listing
+from bot.services.sessions import status as status_of
 from bot.services.switching import switch
+from bot.slack.blocks.listing import listing as said
+from bot.slack.blocks.parts import when
+from bot.slack.blocks.status import status
 from ledger.db import Database
 from ledger.disks import add_disk, open_disks
 from ledger.models import Disk
@@ -29,12 +35,31 @@ async def surcharge(w: World) -> Decimal:
     return sum((e.amount_usd for e in (await w.books()).entries if "/disk/" in e.key), Decimal(0))
 
 
+async def shown_as_a_disk(w: World, disk: Disk) -> None:
+    """The list, the status and the digest say that a disk is left: nothing runs, ends or costs what a GPU costs."""
+    now, overview = w.clock.now(), await listing(w.ctx, ALICE)
+    line = said(overview, {}, "/gpu", now).text
+    for part in ("disk kept", f"{rate(disk.price_usd_h)} for its disk", f"deleted {when(disk.until)}"):
+        assert part in line
+    assert not {"terminating", "(over)"} & set(line.split())
+    found = await status_of(w.ctx, disk.session_id)
+    told_of = status(found, w.ctx.policy, None, now, mine=True).text
+    assert (f"its disk is kept until {when(disk.until)}" in told_of, "Connect" in told_of) == (True, False)
+    assert not [part for part in ("not yet confirmed gone", "Ends ") if part in told_of]
+    async with w.ctx.db.read() as tx:
+        window = day_before(now.date(), "UTC")
+        document = await digests.digest(w.ctx, tx, window, weekly=False)
+    assert (document.running_in_all, document.running_usd_h, document.disks_in_all) == (0, Decimal(0), 1)
+
+
 async def test_a_stopped_machine_has_a_disk_that_is_paid_until_it_starts_or_ends(w: World) -> None:
     request_id = await w.running(candidates=("runpod",), hours=Decimal(8))
     assert await kept(w) == []
-    assert (await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))).code == "preserving"
+    wished = await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    assert wished.code == "preserving"
     await w.run(60, 30)
     (disk,) = await kept(w)
+    assert rate(disk.price_usd_h) in wished.sentence  # What is promised is what is booked.
     session = (await w.books()).sessions[0]
     row = (await w.books()).instances[0]
     assert (disk.until, disk.owner, disk.price_usd_h) == (session.deadline, ALICE.ref, holding.disk_rate(row))
@@ -94,10 +119,14 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
     async with checked_world(sqlite_db, clock) as w:
         w.tune(checkpoint_unverified="destroy")
         request_id = await w.running(candidates=("vast",), hours=Decimal(2))
-        assert (await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))).code == "preserving"
+        wished = await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+        # One sentence cannot say that the disk goes at the approved end and that it outlives it.
+        assert (wished.code, "when it goes" in wished.sentence) == ("preserving", False)
+        assert "Its disk stays after that too" in wished.sentence
         await w.run(60, 30)
         session = (await w.books()).sessions[0]
         assert session.deadline is not None
+        assert (await w.session(session.id)).kept is None  # It stands still, and can be started.
         w.clock.advance(session.deadline - w.clock.now() - timedelta(seconds=10))
         await w.settle()
         (before,) = await kept(w)
@@ -110,6 +139,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         (disk,) = await kept(w)
         assert disk.id == before.id
         assert w.clock.now() < disk.until <= w.clock.now() + holding.LONGEST
+        await shown_as_a_disk(w, disk)
         w.clock.advance(disk.until - w.clock.now() - timedelta(minutes=5))
         await disks.disks_due(w.ctx)
         await w.settle()

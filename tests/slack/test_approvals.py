@@ -92,8 +92,19 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     await stage.submit("dave", {"hours": "3h", "cap": "$9000"})
     again = stage.ws.view("dave")
     assert again is not None
-    assert "can be lowered, not raised" in all_text(again)
-    await stage.click("dave", message, "change")
+    # The same form once more, with what was typed: nothing of a change is lost, and no other form is put in its place.
+    assert (again.body["title"]["text"], "can be lowered, not raised" in all_text(again)) == (
+        "Approve with changes",
+        True,
+    )
+    assert [one["element"].get("initial_value") for one in again.body["blocks"] if one["type"] == "input"][1:] == [
+        "3h",
+        "$9000",
+    ]
+    await stage.submit("dave", {"hours": "9h"})
+    longer = stage.ws.view("dave")
+    assert longer is not None
+    assert "can be shortened, not raised above 6 hours" in all_text(longer)
     await stage.submit("dave", {"hours": "3h"})
     shown = all_text(stage.ws.now(message))
     assert "shortened it to 3 hours" in shown

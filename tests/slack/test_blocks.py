@@ -260,7 +260,7 @@ def test_an_early_end_says_why_and_has_its_three_buttons_until_it_does_not_stand
     shown = SessionView(running, view(RequestState.APPROVED).request, instance(_I.LIVE), None, Decimal(0), None)
     about_it = unattended.Unattended(shown, int(cut_at.timestamp()), Decimal("3.5"), Decimal(30))
     message = unattended.unattended(about_it, START)
-    assert labels(message) == ["Keep 1 h", "It is done", "Stop now"]
+    assert labels(message) == ["Keep 1 h", "It is done", "End it now"]
     for part in ("5 minutes left", "It &lt;idles&gt;.", "$3.50 of at most $30.00", "<@U0ALICE>"):
         assert part in message.text
     for end_s in (0, int(cut_at.timestamp()) + 1):
@@ -285,7 +285,7 @@ def test_the_warning_says_what_when_why_what_it_cost_and_what_is_lost() -> None:
         "`/gpu extend ymabv2 2h`",
     ):
         assert part in message.text
-    assert labels(message) == ["Ask for more time…", "It is done", "Stop now"]
+    assert labels(message) == ["Ask for more time…", "It is done", "End it now"]
     assert labels(ending.ending(about(shown, inside=True), "/gpu", START))[0] == "Keep 1 hour"
     assert "waits for a decision" in ending.ending(about(shown, waiting=True), "/gpu", START).text
     mark = next(block for block in message.blocks if block["type"] == "actions")["elements"][0]["value"]

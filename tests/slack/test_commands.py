@@ -27,7 +27,7 @@ async def running(stage: Stage) -> Message:
 
 async def test_list(stage: Stage) -> None:
     await stage.command("alice", "/gpu list")
-    assert "Nothing is running" in private(stage, "alice").text
+    assert "Nothing of yours is running" in private(stage, "alice").text
     await running(stage)
     await stage.ask("/gpu provision 1x4090 3h")
     await stage.command("alice", "/gpu list")
@@ -36,7 +36,11 @@ async def test_list(stage: Stage) -> None:
     assert "running" in told
     assert "1× RTX4090 for 3 hours" in told
     await stage.command("dave", "/gpu list")
-    assert "Nothing is running" in private(stage, "dave").text
+    assert "Nothing of yours is running" in private(stage, "dave").text
+    await stage.command("bob", "/gpu list")
+    waits = all_text(private(stage, "bob"))
+    assert ("You may decide these" in waits, "1× RTX4090 for 3 hours" in waits) == (True, True)
+    assert "Nothing" not in waits
 
 
 async def test_status(stage: Stage) -> None:

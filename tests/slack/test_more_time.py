@@ -83,7 +83,7 @@ async def test_what_lies_inside_the_approval_is_kept_with_one_click(stage: Stage
     assert row.deadline is not None
     await stage.w.shorten(row.id, timedelta(hours=1))
     warning = await before_the_end(stage, 30)
-    assert [b["text"]["text"] for b in buttons(warning)] == ["Keep 1 hour", "It is done", "Stop now"]
+    assert [b["text"]["text"] for b in buttons(warning)] == ["Keep 1 hour", "It is done", "End it now"]
     await stage.click("alice", warning, action(warning, "keep"))
     assert (await session(stage)).deadline == row.deadline
     assert "inside what was approved" in stage.ws.dm_messages("alice")[-1].text

@@ -103,6 +103,8 @@ def _running(found: DigestDocument) -> list[Block]:
 
 def _running_line(one: Running) -> str:
     until = f"until {when(one.deadline)}" if one.deadline else str(one.state)
+    if one.deadline and one.state == "stopped":
+        until = f"stopped, {until}"
     at = f" at {safe(one.cloud, 30)}" if one.cloud else ""
     return f"{_what(one)}{at} · {person(one.owner)} · {until}"
 

@@ -151,11 +151,11 @@ def done_button(session: Session, mark: str) -> Block:
 
 
 def stop_button(session: Session, mark: str) -> Block:
-    """*Stop now*, for the end that `mark` names."""
+    """*End it now*, for the end that `mark` names."""
     short = short_id(session.id)
     ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
     label = f"End session {short} now"
-    return button("Stop now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=ask)
+    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=ask)
 
 
 def end_question(stakes: Stakes, now: datetime) -> Message:

@@ -58,6 +58,9 @@ def held(shown: Held, command: str, now: datetime) -> Message:
         f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
         f"checkpoint is not verified. It ends {when(until)} ({left(until, now)}) unless somebody answers."
     )
+    if session.preserve and shown.step != SAVING:
+        at = f"{person(session.owner)} at {safe(row.cloud, 40)}"
+        lead = f":floppy_disk: The disk of the {name} of {at} is kept and deleted {when(until)} ({left(until, now)})."
     if shown.step == SAVING:
         lead = f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} saves before its end."
     facts = stakes(row.gate_note or "", (shown.cost_usd, shown.cap_usd), lost(row), waiting=shown.waiting)

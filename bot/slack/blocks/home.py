@@ -90,11 +90,11 @@ def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
 
 def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
-    at = f" at {safe(row.cloud, 30)} · {rate(row.price_usd_h)}" if row else ""
-    lead = f"*{owner.what(session)}*{at} · {session.state} · {code(short_id(session.id))}"
-    told = []
-    if session.deadline:
-        told.append(f":hourglass_flowing_sand: {left(session.deadline, now)}, ends {when(session.deadline)}")
+    at = f" at {safe(row.cloud, 30)} · {listing.price(view)}" if row else ""
+    lead = f"*{owner.what(session)}*{at} · {listing.state(view)} · {code(short_id(session.id))}"
+    told, end = [], listing.ends(view)
+    if end:
+        told.append(f":hourglass_flowing_sand: {left(end, now)}, {'deleted' if view.kept else 'ends'} {when(end)}")
     if session.id in costs_usd:
         told.append(f"{dollars(costs_usd[session.id])} so far")
     return f"{lead}\n{' · '.join(told)}" if told else lead

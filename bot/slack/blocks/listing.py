@@ -19,15 +19,21 @@ from ledger.values import JobRequest, short_id
 SHOWN = 15
 
 
-def listing(overview: Overview, costs_usd: Mapping[str, Decimal], command: str, now: datetime) -> Message:
-    """`costs_usd` is what each session has cost so far, by its id."""
-    blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests)]
+def listing(
+    overview: Overview,
+    costs_usd: Mapping[str, Decimal],
+    command: str,
+    now: datetime,
+    decidable: Sequence[Request] = (),
+) -> Message:
+    """`costs_usd` is what each session has cost so far, by its id; `decidable` waits for whoever reads this."""
+    blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests), *_to_decide(decidable)]
     if not blocks:
-        nothing = f"Nothing is running and nothing waits. Ask with {code(f'{command} provision')}."
+        nothing = f"Nothing of yours is running and nothing waits. Ask with {code(f'{command} provision')}."
         return Message(nothing, (section(nothing),))
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
     spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
-    spoken += [_request_line(request) for request in overview.requests[:SHOWN]]
+    spoken += [_request_line(request) for request in [*overview.requests[:SHOWN], *decidable[:SHOWN]]]
     for waits in dict.fromkeys(filter(None, map(recovery.of_session, overview.sessions))):
         blocks.append(section(f":warning: {safe(waits, 600)}"))
         spoken.insert(0, waits)
@@ -45,6 +51,10 @@ def requests(rows: Sequence[Request]) -> list[Block]:
     return _chunks(":inbox_tray: *Waiting requests*", [_request_line(request) for request in rows[:SHOWN]], len(rows))
 
 
+def _to_decide(rows: Sequence[Request]) -> list[Block]:
+    return _chunks(":inbox_tray: *You may decide these*", [_request_line(row) for row in rows[:SHOWN]], len(rows))
+
+
 def _chunks(title: str, lines: list[str], in_all: int) -> list[Block]:
     if not lines:
         return []
@@ -57,16 +67,34 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
     session, row = view.session, view.instance
     parts = [
         f"{code(short_id(session.id))} {session.gpu_count}× {safe(session.gpu, 40) or 'GPU'}",
-        str(session.state),
+        state(view),
         person(session.owner),
     ]
     if row is not None:
-        parts.insert(1, f"{safe(row.cloud, 30)} {rate(row.price_usd_h)}")
+        parts.insert(1, f"{safe(row.cloud, 30)} {price(view)}")
     if session.id in costs_usd:
         parts.append(f"{dollars(costs_usd[session.id])} so far")
-    if session.deadline:
-        parts.append(f"ends {when(session.deadline)} ({left(session.deadline, now)})")
+    end = ends(view)
+    if end:
+        parts.append(f"{'deleted' if view.kept else 'ends'} {when(end)} ({left(end, now)})")
     return " · ".join(parts)
+
+
+def state(view: SessionView) -> str:
+    """How a session stands, in a word: one whose disk alone outlives its end is neither running nor ending."""
+    return "disk kept" if view.kept else str(view.session.state)
+
+
+def price(view: SessionView) -> str:
+    """What it costs per hour as it stands: while its machine stands still, that is its disk."""
+    if view.disk is not None:
+        return f"{rate(view.disk.price_usd_h)} for its disk"
+    return rate(view.instance.price_usd_h) if view.instance is not None else ""
+
+
+def ends(view: SessionView) -> datetime | None:
+    """When it is over with everything that is on it, unless somebody answers."""
+    return view.kept.until if view.kept else view.session.deadline
 
 
 def _request_line(request: Request) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.wording import rate
+from bot.services.holding import HELD
 from bot.slack.blocks.parts import code, dollars, safe, when
 from ledger.models import Instance, Session
 from ledger.reads import RequestView
@@ -32,6 +33,8 @@ def headline(view: RequestView) -> str:
         return "approved"
     if session.state in (SessionState.QUEUED, SessionState.PROVISIONING):
         return _placing(newest)
+    if session.state is SessionState.TERMINATING and newest is not None and newest.gate == HELD:
+        return "stopped, its disk kept"
     return {
         SessionState.RUNNING: "ready",
         SessionState.STOPPED: "stopped",
@@ -82,7 +85,9 @@ def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
         told.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
         if row.ssh_host:
             told.append(f"{WAITING} Waiting for SSH to answer.")
-    if row.state is _I.TERMINATING:
+    if row.state is _I.TERMINATING and row.gate == HELD and row.gate_until is not None:
+        told.append(f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.gate_until)}.")
+    elif row.state is _I.TERMINATING:
         told.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
     elif row.state is _I.GONE:
         told.append(f"{DONE} Confirmed gone{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")

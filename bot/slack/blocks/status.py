@@ -42,18 +42,19 @@ def status(
     text = shown.text
     view = found.session
     if view is not None:
-        lines = [f"Session {code(view.session.id)} is *{view.session.state}*."]
+        lines = [f"Session {code(view.session.id)} is *{view.session.state}*{', its disk kept' if view.kept else ''}."]
         ended = view.session.ended_at
         if ended is not None:
             lines.append(f"Ended {when(ended)}.")
-        elif view.session.deadline:
+        elif view.session.deadline and not view.kept:
             lines.append(f"Ends {when(view.session.deadline)}" + _countdown(view.session, now))
         if cost_usd is not None:
             lines.append(f"Cost so far {dollars(cost_usd)}." if ended is None else f"It cost {dollars(cost_usd)}.")
         if between is not None:
             lines.append(safe(unreconciled(*between)))
         row = view.instance
-        if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION:
+        still = view.disk is not None  # Nothing answers there until it is started again.
+        if mine and row is not None and row.ssh_host and view.session.state in LIVE_SESSION and not still:
             lines.append(f"Connect: {code(ssh_command(row), 400)}")
             if row.host_key:
                 lines.append(f"Host key {code(fingerprint(row.host_key))}.")
