@@ -75,7 +75,7 @@ def adopt(
 
 @recover_app.command()
 def recover(as_json: Json = False) -> None:
-    """Look at every cloud now, and list what is ours there and unknown here. Ends with 69 when one did not answer, or none is set up."""
+    """List what is ours at a cloud and unknown here. Ends with 69 when one did not answer, or none is set up."""
     found = spoken(lambda door: door.post("/recover", {}))
     failed = [f"{one['cloud']}: {one['problem']}" for one in found["clouds"] if one["problem"]]
     if as_json:

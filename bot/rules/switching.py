@@ -60,7 +60,11 @@ def judge(
         return _no("stop_saves_nothing", sentence)
     billed = able.billing.storage_while_stopped
     disk = f"its disk goes on at {rate(storage_usd_h)}" if billed else "its disk costs nothing"
-    until = f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC{'' if outlives else ', when it goes'}" if deadline else ""
+    until = (
+        f" until the approved end, {deadline:%Y-%m-%d %H:%M} UTC{'' if outlives else ', when it goes'}"
+        if deadline
+        else ""
+    )
     warning = "The GPU may be rented by others meanwhile, so a start can fail."
     said = f"The stop is ordered: the GPU costs nothing then, {disk}{until}."
     return Verdict(True, "ordered", " ".join(filter(None, (said, survival, warning))))

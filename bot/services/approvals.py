@@ -35,7 +35,7 @@ OVERRIDE = "override_12h"
 NOT_WITHDRAWN = Verdict(
     False,
     "not_withdrawn",
-    "A question about the cost is approved or rejected, not cancelled. End it now (/gpu terminate ID) ends the session.",
+    "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
 )
 UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
 

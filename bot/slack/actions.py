@@ -142,8 +142,8 @@ async def submitted(desk: Desk, job: Job) -> None:
     if heard.view == modals.CHANGE and isinstance(changed, forms.Change):
         asked = read_decision(heard.meta, facts)
         token = changed.token or asked.token
-        wanted = replace(asked, token=token, hours=changed.hours, cap_usd=changed.cap_usd, typed_amount=changed.typed)
-        await _approve(desk, job, wanted, changing=True)
+        revised = replace(asked, token=token, hours=changed.hours, cap_usd=changed.cap_usd, typed_amount=changed.typed)
+        await _approve(desk, job, revised, changing=True)
 
 
 def _asked_in(job: Job) -> str:

@@ -108,6 +108,11 @@ async def test_what_is_unknown_is_found_here_and_elsewhere_and_adopted_once_howe
     assert (code, out, "Recovery" in err) == (0, "", False)
     assert ref in await t.good("instances")
     assert len(w.alive()) == 1
+    for cloud in w.clouds.values():  # Nobody is set up: that nothing was found is no all-clear.
+        for variable in cloud.environment("http://127.0.0.1:9"):
+            t.monkeypatch.delenv(variable)
+    code, _, err = await t.run("recover")
+    assert (code, "nothing was looked at" in err) == (69, True)
 
 
 async def test_who_asks_while_no_service_runs_is_told_that_nobody_acts(server: Terminal) -> None:

@@ -22,6 +22,9 @@ def test_a_stop_says_what_goes_on_costing_and_until_when() -> None:
     assert told.allowed
     for part in ("the GPU costs nothing then", "its disk goes on at $0.010/h", "2026-03-02", "a start can fail"):
         assert part in told.sentence
+    assert "UTC, when it goes." in told.sentence
+    outlives = judge(Order.STOP, "here", ABLE, RUNNING, None, DISK, START, outlives=True).sentence
+    assert ("until the approved end" in outlives, "when it goes" in outlives) == (True, False)
     free = replace(ABLE, billing=BillingRule(storage_while_stopped=False))
     told = judge(Order.STOP, "here", free, RUNNING, None, DISK, None)
     assert "its disk costs nothing. The GPU may" in told.sentence

@@ -105,7 +105,7 @@ async def test_a_delegate_shortens_and_the_second_approver_sees_it(stage: Stage)
     longer = stage.ws.view("dave")
     assert longer is not None
     assert "can be shortened, not raised above 6 hours" in all_text(longer)
-    await stage.submit("dave", {"hours": "3h"})
+    await stage.submit("dave", {"hours": "3h", "cap": ""})
     shown = all_text(stage.ws.now(message))
     assert "shortened it to 3 hours" in shown
     assert "<@U0DAVE> in the place of <@U0BOB>" in shown
