@@ -92,6 +92,8 @@ class Reason:
     #: Its agent's reports matter, so time does not jump over them.
     agents: bool = False
     approval: tuple[tuple[str, Any], ...] = ()
+    #: How the words before the end say it, where that is not how the end itself is told.
+    ahead: str = ""
 
     async def reach(self, s: Scene, at: datetime) -> None:
         await (s.watched(at) if self.agents else s.to(at))
@@ -131,7 +133,9 @@ def idling(workload: str, minutes: int, limit: str) -> Reason:
 
 
 REASONS = {
-    "reservation-over": Reason(its_time, "reservation_over", "The approved 2 hours are over."),
+    "reservation-over": Reason(
+        its_time, "reservation_over", "The approved 2 hours are over.", ahead="The approved 2 hours are over then."
+    ),
     "hours-cap": Reason(its_time, "hours_cap", "12 hours is the cap", line=LINE.replace("2h", "12h")),
     "budget-cap": Reason(
         its_time,
@@ -139,6 +143,7 @@ REASONS = {
         "The approved amount of $0.30 is used up.",
         (600, 120),
         approval=(("cap_usd", Decimal("0.30")),),
+        ahead="The approved amount of $0.30 is used up then.",
     ),
     "no-heartbeat": Reason(silence, "no_heartbeat", "Its agent was last heard at", (300,), UNATTENDED, agents=True),
     "idle-training": idling("training", 30, "30 minutes"),
@@ -166,7 +171,7 @@ async def test_an_announced_end(db: Database, clock: SteppedClock, name: str, sl
                 assert new == []
                 continue
             assert new, f"nobody was told {before_s} s before"
-            assert it.why in new[0].text
+            assert (it.ahead or it.why) in new[0].text
             assert new[0].buttons == it.buttons
         await it.reach(s, end_at - SECOND)
         assert ((await s.session()).state, s.rented().alive) == (SessionState.RUNNING, True)
