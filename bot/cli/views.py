@@ -108,7 +108,7 @@ def told_session(one: SessionOut) -> Told:
     if one.low_usd is not None and one.high_usd is not None:
         said.append(unreconciled(one.low_usd, one.high_usd))
     if one.deadline and not outlives(one):
-        said.append(f"Ends {when(one.deadline)} ({hours(one.hours)} as approved).")
+        said.append(f"Ends {when(one.deadline)} (approved for at most {hours(one.hours)}).")
     if one.ends_early_at:
         said.append(f"It is ended {when(one.ends_early_at)}, before that: {one.ends_early_because}")
     if one.end_waits_because:

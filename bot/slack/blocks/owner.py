@@ -55,7 +55,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
         lines.append(f"You have no SSH key here, so none is on it and the login is refused; for the next one: {add}")
     lines.append(f"Cost: {rate(row.price_usd_h)}")
     if session.deadline:
-        lines.append(f"Ends: {when(session.deadline)} ({hours(Decimal(session.hours))} as approved)")
+        lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
         lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
     ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
     end: tuple[Block, ...] = (end_button(session),)
