@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Generic, TypeVar
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 HOUR_S = Decimal(3600)
@@ -101,6 +103,10 @@ class Meter:
             self._closed[component] = max(ends), total
         return total
 
+    def total_usd(self, until: datetime) -> Decimal:
+        """Dollars of all components until then."""
+        return self.usd("gpu", until) + self.usd("storage", until)
+
     def rate_usd_h(self, component: str, at: datetime) -> Decimal:
         """What `component` costs per hour at this moment; zero when it is not billed."""
         return sum(
@@ -131,3 +137,34 @@ class Settled:
         known = self._last == (now, credit_usd)
         self._last = (now, credit_usd)
         return known
+
+
+class Living(Generic[T]):
+    """Those of an account's instances that can still change: what is over for good is not looked at any more.
+
+    `everything` only grows. What `is_over` once says of an instance stays so, and so does what `usd` says of it then.
+    """
+
+    def __init__(
+        self, everything: Mapping[Any, T], is_over: Callable[[T, datetime], bool], usd: Callable[[T, datetime], Decimal]
+    ) -> None:
+        self._everything, self._is_over, self._usd = everything, is_over, usd
+        self._known = 0
+        self._living: list[T] = []
+        self._over_usd = Decimal(0)
+
+    def at(self, now: datetime) -> list[T]:
+        """In the order in which they were made."""
+        if len(self._everything) > self._known:
+            self._living += islice(self._everything.values(), self._known, None)
+            self._known = len(self._everything)
+        over = [one for one in self._living if self._is_over(one, now)]
+        if over:
+            self._over_usd += sum((self._usd(one, now) for one in over), Decimal(0))
+            self._living = [one for one in self._living if not self._is_over(one, now)]
+        return self._living
+
+    def spent_usd(self, now: datetime) -> Decimal:
+        """Dollars that everything has cost until now, with what is over."""
+        running_usd = sum((self._usd(one, now) for one in self.at(now)), Decimal(0))
+        return self._over_usd + running_usd

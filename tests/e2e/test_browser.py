@@ -282,7 +282,7 @@ def test_the_form_and_a_rejection(window: Window) -> None:
 
 def test_an_expensive_request_asks_for_the_amount(window: Window) -> None:
     offers = window.ask('/gpu provision 8xH100 12h for="pre-training"')
-    soon(offers, "The amount is typed to confirm")
+    soon(offers, "is typed to confirm it")
     window.become("bob")
     click(offers, "Approve #1")
     dialog = window.dialog("Confirm the amount")

@@ -17,7 +17,7 @@ TTL_S = 7200.0
 
 async def test_more_than_100_dollars_asks_for_the_amount(p: Play) -> None:
     offers = await p.asked(DEAR)
-    assert "The amount is typed to confirm" in all_text(offers)
+    assert "is typed to confirm it" in all_text(offers)
     bob = p.ws.as_("bob")
     await bob.click(offers, "approve:1")
     dialog = await bob.view()

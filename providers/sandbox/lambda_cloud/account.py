@@ -8,6 +8,7 @@ from typing import Any
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.lambda_cloud.machine import Machine
 from providers.sandbox.lambda_cloud.market import Kind, Market
+from providers.sandbox.timeline import Living
 
 ACCOUNT_LRN = "lrn:cloud:account:fedcba9876543210fedcba9876543210"
 OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
@@ -21,6 +22,7 @@ class Account:
         self.engine = engine
         self.market = Market(engine.random("lambda"))
         self.machines: dict[str, Machine] = {}
+        self.living = Living(self.machines, _over, lambda machine, now: machine.billed_usd(now))
         #: Made on the web page before anything else, as every account has one.
         self.ssh_keys = [{"id": "5c0ffee" + "0" * 25, "name": "laptop", "public_key": OWNERS_KEY}]
         self.file_systems: list[dict[str, Any]] = []
@@ -117,7 +119,7 @@ class Account:
     def listed(self) -> list[Machine]:
         """What the listing finds, oldest last, so that nobody relies on an order."""
         now = self.now
-        return [m for m in reversed(self.machines.values()) if m.exists(now) and now >= m.listed_at]
+        return [m for m in reversed(self.living.at(now)) if m.exists(now) and now >= m.listed_at]
 
     def wire(self, machine: Machine) -> dict[str, Any]:
         """The instance as the API prints it now."""
@@ -153,3 +155,7 @@ class Account:
 def _lag(faults: SandboxCloud, name: str, usual_s: float, default_s: float = 60.0) -> float:
     params = faults.fault(name)
     return usual_s if params is None else float(params.get("after_s", default_s))
+
+
+def _over(machine: Machine, now: datetime) -> bool:
+    return machine.created_at <= now and not machine.exists(now)

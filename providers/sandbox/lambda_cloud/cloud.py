@@ -57,7 +57,7 @@ class LambdaSandbox(SandboxCloud):
 
     def reachable(self) -> list[str]:
         """Instances whose SSH answers now."""
-        return [m.ref for m in self.account.machines.values() if m.reachable(self.now)]
+        return [m.ref for m in self.account.living.at(self.now) if m.reachable(self.now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
         """What its cloud-init exports."""

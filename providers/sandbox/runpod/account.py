@@ -13,7 +13,7 @@ from providers.sandbox.engine import Engine
 from providers.sandbox.runpod.market import Market
 from providers.sandbox.runpod.pod import ACTIONS, Boot, Pod, rfc3339
 from providers.sandbox.runpod.validation import Order, Problem
-from providers.sandbox.timeline import Settled
+from providers.sandbox.timeline import Living, Settled
 
 NO_CAPACITY = (
     "There are no longer any instances available with the requested specifications. Please refresh and try again."
@@ -53,6 +53,7 @@ class Account:
         self.public_key = ""
         #: Every pod that ever was, by id, in order of creation.
         self.pods: dict[str, Pod] = {}
+        self.living = Living(self.pods, self._over, lambda pod, now: pod.meter.total_usd(now))
         #: Network volume → its datacenter. There is no route to make one: a test adds what it needs.
         self.network_volumes: dict[str, str] = {}
         self._began = self.now
@@ -71,7 +72,7 @@ class Account:
         now, destroy_s = self.now, self._engine.timing.destroy_s
         shown = [
             pod
-            for pod in self.pods.values()
+            for pod in self.living.at(now)
             if (pod.exists(now) or pod.fading(now, destroy_s)) and pod.age_s(now) >= pod.listed_after_s
         ]
         return sorted(shown, key=lambda pod: pod.created_at, reverse=True)
@@ -94,11 +95,11 @@ class Account:
     def balance_usd(self) -> Decimal:
         """Credit left."""
         self.settle()
-        return self.credit_usd - self._spent(self.now)
+        return self.credit_usd - self.living.spent_usd(self.now)
 
     def rate_usd_h(self) -> Decimal:
         """What the account spends per hour now."""
-        return sum((self._rate(pod) for pod in self.pods.values()), Decimal(0))
+        return sum((self._rate(pod) for pod in self.living.at(self.now)), Decimal(0))
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
@@ -180,7 +181,7 @@ class Account:
         """
         if self._settled.before(self.now, self.credit_usd):
             return
-        if self._spent(self.now) <= self.credit_usd:
+        if self.living.spent_usd(self.now) <= self.credit_usd:
             return
         empty_at = self._empty_at()
         for pod in self.pods.values():
@@ -201,8 +202,12 @@ class Account:
         return min(self._began + timedelta(seconds=first), self.now)
 
     def _spent(self, until: datetime) -> Decimal:
-        parts = (p.meter.usd("gpu", until) + p.meter.usd("storage", until) for p in self.pods.values())
-        return sum(parts, Decimal(0))
+        return sum((pod.meter.total_usd(until) for pod in self.pods.values()), Decimal(0))
+
+    def _over(self, pod: Pod, now: datetime) -> bool:
+        """Terminated, shown no longer, and without a port that somebody has to take away."""
+        gone = pod.ended == "TERMINATED" and not pod.fading(now, self._engine.timing.destroy_s)
+        return gone and pod.port is None
 
     def _rate(self, pod: Pod) -> Decimal:
         return pod.meter.rate_usd_h("gpu", self.now) + pod.meter.rate_usd_h("storage", self.now)

@@ -131,7 +131,7 @@ class RunPodSandbox(SandboxCloud):
         """Give every container that is up its own port, and take the ports of ended ones away."""
         self.account.settle()
         now = self.now
-        for pod in self.account.pods.values():
+        for pod in self.account.living.at(now):
             if pod.ended is not None and pod.port is not None:
                 await self.engine.doors.close(self.door(_door(pod)))
                 pod.old_port, pod.port = pod.port, None
@@ -142,11 +142,11 @@ class RunPodSandbox(SandboxCloud):
     def reachable(self) -> list[str]:
         """Containers whose sshd answers now: the pod's id, with a number from its second container on."""
         now = self.now
-        return [_door(p) for p in self.account.pods.values() if p.exists(now) and p.listening(now)]
+        return [_door(p) for p in self.account.living.at(now) if p.exists(now) and p.listening(now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
         """What the pod was made with."""
-        return next((pod.order.env for pod in self.account.pods.values() if _door(pod) == ref), {})
+        return next((pod.order.env for pod in self.account.living.at(self.now) if _door(pod) == ref), {})
 
     def instances(self) -> list[TrueInstance]:
         """Every pod that has landed."""

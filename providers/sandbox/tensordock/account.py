@@ -10,7 +10,7 @@ from typing import Any
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.tensordock.machine import Machine, Phase
 from providers.sandbox.tensordock.market import Market, Place, Stock
-from providers.sandbox.timeline import Settled
+from providers.sandbox.timeline import Living, Settled
 
 CREDIT_USD = Decimal(1000)
 #: How long stopped machines survive a balance below zero.
@@ -26,6 +26,7 @@ class Account:
         self.market = Market(engine.random("tensordock"))
         self.machines: dict[str, Machine] = {}
         self.credit_usd = CREDIT_USD
+        self.living = Living(self.machines, _over, lambda machine, now: machine.meter.total_usd(now))
         self._settled = Settled()
         self.broke_at: datetime | None = None
         self._ids = engine.random("tensordock/ids")
@@ -102,7 +103,7 @@ class Account:
         """What the listing finds."""
         self.settle()
         now = self.now
-        return [m for m in self.machines.values() if m.exists(now) and now >= m.listed_at and not m.ghost]
+        return [m for m in self.living.at(now) if m.exists(now) and now >= m.listed_at and not m.ghost]
 
     def port(self, machine: Machine) -> int | None:
         """The outer port of SSH, once there is an address."""
@@ -140,8 +141,7 @@ class Account:
 
     def spent_usd(self) -> Decimal:
         """The whole bill so far."""
-        now = self.now
-        return sum((m.meter.usd(part, now) for m in self.machines.values() for part in ("gpu", "storage")), Decimal(0))
+        return self.living.spent_usd(self.now)
 
     def left_usd(self) -> Decimal:
         """Credit minus spending; may be negative."""
@@ -150,14 +150,14 @@ class Account:
     def hourly_usd(self) -> Decimal:
         """What everything costs per hour now."""
         now = self.now
-        rates = (m.meter.rate_usd_h(part, now) for m in self.machines.values() for part in ("gpu", "storage"))
+        rates = (m.meter.rate_usd_h(part, now) for m in self.living.at(now) for part in ("gpu", "storage"))
         return sum(rates, Decimal(0))
 
     def settle(self) -> None:
         """Below zero all machines are stopped; after the grace they are deleted with their data."""
         if self._settled.before(self.now, self.credit_usd):
             return
-        living = [m for m in self.machines.values() if m.exists(self.now) and m.ended_at is None]
+        living = [m for m in self.living.at(self.now) if m.exists(self.now) and m.ended_at is None]
         if not living or self.left_usd() >= 0:
             self.broke_at = None
             return
@@ -191,3 +191,7 @@ class Account:
 def _lag(faults: SandboxCloud, name: str, usual_s: float, default_s: float = 60.0) -> float:
     params = faults.fault(name)
     return usual_s if params is None else float(params.get("after_s", default_s))
+
+
+def _over(machine: Machine, now: datetime) -> bool:
+    return machine.created_at <= now and not machine.exists(now)

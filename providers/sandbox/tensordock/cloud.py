@@ -64,7 +64,7 @@ class TensorDockSandbox(SandboxCloud):
     def reachable(self) -> list[str]:
         """Machines whose SSH answers now."""
         self.account.settle()
-        return [m.ref for m in self.account.machines.values() if m.reachable(self.now)]
+        return [m.ref for m in self.account.living.at(self.now) if m.reachable(self.now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
         """What its cloud-init exports."""

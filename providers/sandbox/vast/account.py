@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.sandbox.engine import Engine, SandboxCloud
-from providers.sandbox.timeline import Settled
+from providers.sandbox.timeline import Living, Settled
 from providers.sandbox.vast.contract import STOPPED, Contract, Phase
 from providers.sandbox.vast.market import Market, Slice
 
@@ -23,6 +23,7 @@ class Account:
         self.market = Market(engine.random("vast"), engine.clock.now())
         self.contracts: dict[int, Contract] = {}
         self.credit_usd = CREDIT_USD
+        self.living = Living(self.contracts, _over, lambda contract, now: contract.meter.total_usd(now))
         self._settled = Settled()
         self.ssh_keys: list[dict[str, Any]] = []
         self.queued: set[int] = set()
@@ -111,7 +112,7 @@ class Account:
     def listed(self) -> list[Contract]:
         """What a listing finds, by id."""
         now = self.now
-        return [c for c in self.contracts.values() if c.exists(now) and now >= c.listed_at]
+        return [c for c in self.living.at(now) if c.exists(now) and now >= c.listed_at]
 
     def port(self, contract: Contract) -> int | None:
         """The published SSH port, while ports are published."""
@@ -167,8 +168,7 @@ class Account:
 
     def spent_usd(self) -> Decimal:
         """The whole bill so far."""
-        now = self.now
-        return sum((c.meter.usd(part, now) for c in self.contracts.values() for part in ("gpu", "storage")), Decimal(0))
+        return self.living.spent_usd(self.now)
 
     def left_usd(self) -> Decimal:
         """Credit minus spending; may be negative."""
@@ -183,7 +183,7 @@ class Account:
         if self._settled.before(self.now, self.credit_usd):
             return
         if self.contracts and self.left_usd() <= 0:
-            for contract in self.contracts.values():
+            for contract in self.living.at(self.now):
                 if contract.exists(self.now) and contract.phases.at(self.now).intended == "running":
                     self.stop(contract)
 
@@ -234,3 +234,7 @@ def charge_row(contract: Contract, start: datetime, end: datetime) -> dict[str, 
         "metadata": {"label": contract.label} if contract.label else {},
         "items": items,
     }
+
+
+def _over(contract: Contract, now: datetime) -> bool:
+    return contract.created_at <= now and not contract.exists(now)

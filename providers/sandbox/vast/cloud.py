@@ -54,7 +54,7 @@ class VastSandbox(SandboxCloud):
     def reachable(self) -> list[str]:
         """Contracts whose SSH answers now."""
         self.account.settle()
-        return [str(c.ref) for c in self.account.contracts.values() if c.reachable(self.now)]
+        return [str(c.ref) for c in self.account.living.at(self.now) if c.reachable(self.now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
         """What the contract was made with."""

@@ -48,7 +48,7 @@ PACE_S: Mapping[str, float] = {
     "rollup": 600,
     "seals": 10800,
     "digests": 1800,
-    "bills": 3600,
+    "bills": 7200,
     "cost-ledger": 21600,
     "webhook-log": 21600,
     "answers": 21600,
