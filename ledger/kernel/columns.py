@@ -125,14 +125,14 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class EnumText(TypeDecorator[E]):
-    """A `StrEnum` stored as its text, so that a new state needs no change of type in the database."""
+    """A `StrEnum` stored as its text, so that a new word needs no change of type in the database."""
 
-    impl = String(24)
+    impl = String
     cache_ok = True
 
-    def __init__(self, enum: type[E]) -> None:
-        super().__init__()
-        self.enum = enum
+    def __init__(self, enum: type[E], length: int = 24) -> None:
+        super().__init__(length)
+        self.enum, self.length = enum, length
 
     def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
         return None if value is None else str(self.enum(value))

@@ -10,6 +10,7 @@ from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models.base import Base, Claimable
 
@@ -20,7 +21,7 @@ class Request(Claimable, Base):
     __tablename__ = "requests"
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
-    kind: Mapped[str] = mapped_column(SafeString(24))  # provision | override_12h | extend | drift_reconfirm | migrate
+    kind: Mapped[RequestKind] = mapped_column(EnumText(RequestKind))
     state: Mapped[RequestState] = mapped_column(EnumText(RequestState))
     version: Mapped[int] = mapped_column(Integer, default=1)
     quote_version: Mapped[int] = mapped_column(Integer, default=0)

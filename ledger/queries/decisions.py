@@ -15,13 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.locks import lock_family
 from ledger.engine.db import may_lock
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.request_kind import ABOUT_SESSION
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Approval, Consumer, Instance, Option, Quote, Request, Session, Token
 from ledger.queries.lookups import override_of, session_of
 from ledger.queries.session_costs import spent_before
 
 #: Kinds of requests that are about a session that runs already.
-ABOUT_SESSION = ("extend", "drift_reconfirm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +121,6 @@ async def _behind(tx: AsyncSession, ref: str) -> str:
         return ""
     program = await tx.get(Consumer, ref)
     return program.owner if program else ""
-
-
-OVERRIDE = "override_12h"
 
 
 async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, list[Option]]:

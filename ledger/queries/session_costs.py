@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import GrantState
 from ledger.models import GrantRow, Instance, LedgerEntry, Request
 from ledger.queries.lookups import session_of
@@ -81,7 +82,7 @@ async def extension_caps(tx: AsyncSession, session_ids: Ids) -> dict[str, Decima
 
     When that machine is gone they are given back with its grant: its replacement's grant holds what was left of both.
     """
-    mine = (GrantRow.session_id.in_(session_ids), GrantRow.kind == "extend", GrantRow.state != GrantState.VOID)
+    mine = (GrantRow.session_id.in_(session_ids), GrantRow.kind == GrantKind.EXTEND, GrantRow.state != GrantState.VOID)
     query = select(GrantRow.session_id, func.sum(GrantRow.total_cap_usd)).where(*mine, ~RELEASED)
     rows: Any = await tx.execute(query.group_by(GrantRow.session_id))
     return dict(rows.all())

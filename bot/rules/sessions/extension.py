@@ -14,7 +14,6 @@ from ledger.kernel.actor import ActorKind
 
 #: A difference below this is the rounding of a started second.
 ROUNDING = timedelta(seconds=1)
-EXTEND = "extend"
 
 
 def may_act(policy: Policy, who: DeciderFacts, *, own: bool) -> bool:

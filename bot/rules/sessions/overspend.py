@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import rate, usd
 
-DRIFT = "drift_reconfirm"
 CENT = Decimal("0.01")
 
 

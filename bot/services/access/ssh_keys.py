@@ -17,6 +17,7 @@ from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, SshKey
 from ledger.queries.journal import done_before
@@ -127,7 +128,7 @@ async def keyless(tx: Tx, request: Request) -> str:
     A program may never log in, so nothing is said of one.
     """
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
-    if owner.kind is ActorKind.CONSUMER or request.kind != "provision" or request.state not in open_now:
+    if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
     if request.job.get("public_key") or await public_key(tx, owner.ref) is not None:
         return ""

@@ -26,6 +26,7 @@ from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.access import Whose
@@ -89,7 +90,11 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     allowed = approval_break_glass.may_break_glass(policy, who, own=own, reason=command.reason)
     if not allowed.allowed:
         return Reply(False, allowed.code, allowed.sentence)
-    if request.kind != amendments.PROVISION or request.state is not RequestState.PENDING or now >= request.expires_at:
+    if (
+        request.kind is not RequestKind.PROVISION
+        or request.state is not RequestState.PENDING
+        or now >= request.expires_at
+    ):
         return Reply(False, "not_waiting", f"Request {short_id(request.id)} does not wait for an approval now.")
     if any(vote.approver in names for vote in ask.votes):
         # An approval is never changed, and one person has one voice in a request.

@@ -22,8 +22,7 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
-from bot.rules.sessions.extension import EXTEND, gate
-from bot.rules.sessions.overspend import DRIFT
+from bot.rules.sessions.extension import gate
 from bot.rules.values.phrases import Verdict, read_amount
 from bot.services.access import delegation
 from bot.services.approvals import effects
@@ -42,13 +41,13 @@ from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
 from ledger.queries.decisions import Ask, ask_by_token, ask_of_request
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
-OVERRIDE = "override_12h"
 NOT_WITHDRAWN = Verdict(
     False,
     "not_withdrawn",
@@ -134,7 +133,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             ask = await ask_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
-            if judged.allowed and request.kind == DRIFT:
+            if judged.allowed and request.kind is RequestKind.OVERSPEND:
                 judged = NOT_WITHDRAWN  # Else nobody would ever have to answer it.
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
@@ -170,7 +169,7 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Man
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
         return Verdict(False, "cloud_gone", sentence)
-    about = ask.request.kind in (EXTEND, DRIFT)
+    about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
         return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
@@ -200,18 +199,18 @@ def _judge(
         hours=command.hours,
         seen=command.seen,
     )
-    if request.kind == OVERRIDE:
+    if request.kind is RequestKind.OVERRIDE_12H:
         # More than twelve hours is never one person's own decision, whatever else the policy allows.
         strict = replace(policy, allow_self_approval=False)
         return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
     total_hours = job.already_hours + job.hours + used_h + (hold_hours(ask.option) if ask.option else 0)
     override = hours_used.state_of(ask.override, total_hours)
-    if request.kind == EXTEND:
+    if request.kind is RequestKind.EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
         if gate(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
-    if request.kind == DRIFT:
+    if request.kind is RequestKind.OVERSPEND:
         # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
     needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
@@ -311,7 +310,7 @@ async def _apply(
 
 def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
     """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    if ask.option is None or ask.request.kind == DRIFT:
+    if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
         return None
     job = JobRequest.from_json(ask.request.job)
     held = _limit(ask)

@@ -9,7 +9,6 @@ from decimal import Decimal
 from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import Standing
 from bot.rules.market.estimate import Estimate
-from bot.rules.sessions.extension import EXTEND
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
 from ledger.core.events import announce
@@ -17,13 +16,13 @@ from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Approval, Option, Request
 from ledger.queries.overspend import Terms
 
-PROVISION = "provision"
 #: Kinds of requests that buy time: an approver may give less of it than was asked for.
-CHANGEABLE = frozenset({PROVISION, EXTEND})
+CHANGEABLE = frozenset({RequestKind.PROVISION, RequestKind.EXTEND})
 
 
 def standing(request: Request, votes: Sequence[Approval]) -> Standing:
@@ -70,7 +69,7 @@ def hours_of(terms: Terms) -> Decimal:
     return terms.asked_h if terms.hours is None else terms.hours
 
 
-def expected(kind: str, terms: Terms) -> Decimal:
+def expected(kind: RequestKind, terms: Terms) -> Decimal:
     """The dollars that an approval agreed to: the option's estimate, for the time and the limit that approvers left."""
     usd = terms.expected_usd
     if terms.hours is not None:
@@ -78,9 +77,9 @@ def expected(kind: str, terms: Terms) -> Decimal:
     return usd if terms.total_cap_usd is None else min(usd, terms.total_cap_usd)
 
 
-def shortened(kind: str, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
+def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
     """`(expected, worst)` dollars for fewer hours. What runs already has paid what its cloud bills at least."""
-    least_h = Decimal(0) if kind == EXTEND else amendments.LEAST_BILLED_H
+    least_h = Decimal(0) if kind is RequestKind.EXTEND else amendments.LEAST_BILLED_H
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 
 

@@ -15,9 +15,9 @@ from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
-from ledger.queries.decisions import OVERRIDE
 from ledger.queries.lookups import override_of
 
 
@@ -32,7 +32,7 @@ async def ask_override(
     job = replace(job, already_hours=max(hours_cap.rented(total_h) - job.hours, Decimal(0)))
     override = Request(
         id=new_id("req", now),
-        kind=OVERRIDE,
+        kind=RequestKind.OVERRIDE_12H,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=f"override/{parent.id}/{parent.quote_version}",

@@ -11,9 +11,9 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Request, Session
-from ledger.queries.decisions import OVERRIDE
 from ledger.queries.lookups import grants_of_session, instances_of_session, override_of, session_of
 from ledger.queries.overspend import undecided
 
@@ -86,7 +86,7 @@ async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str,
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
     """A session that ends needs no more time and no other figure: withdraw what was asked and is not decided."""
-    for asked in await undecided(tx, request_id, ("extend", "drift_reconfirm")):
+    for asked in await undecided(tx, request_id, ABOUT_SESSION):
         closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
         await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
 
@@ -97,7 +97,7 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
     Nobody's word on more time, or on a figure, is a word on the request whose session that is.
     """
     relatives = [await override_of(tx, request.id)]
-    if request.parent_id and request.kind == OVERRIDE:
+    if request.parent_id and request.kind is RequestKind.OVERRIDE_12H:
         relatives.append(await tx.get(Request, request.parent_id))
     for relative in relatives:
         if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):

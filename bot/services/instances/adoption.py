@@ -29,6 +29,7 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
 from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
 from ledger.queries.journal import noted_before
@@ -241,7 +242,7 @@ def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
 async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: datetime) -> Request:
     request = Request(
         id=new_id("req", now),
-        kind="provision",
+        kind=RequestKind.PROVISION,
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.stray}",
         requester=command.owner.ref,

@@ -19,6 +19,7 @@ from ledger.core.locks import lock_requester
 from ledger.core.writes import add_request
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.queries.lookups import by_inbox_key, count_open_requests
 
@@ -62,7 +63,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         new = await add_request(
             tx,
             id=request_id,
-            kind="provision",
+            kind=RequestKind.PROVISION,
             state=RequestState.QUOTING,
             inbox_key=command.key,
             requester=command.actor.ref,

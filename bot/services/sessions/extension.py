@@ -9,7 +9,6 @@ from decimal import Decimal
 from bot.rules.approvals.decision import plan
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
-from bot.rules.sessions.extension import EXTEND
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
@@ -28,6 +27,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
@@ -158,7 +158,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
     asked = Request(
         id=new_id("req", now),
-        kind=EXTEND,
+        kind=RequestKind.EXTEND,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=command.key,

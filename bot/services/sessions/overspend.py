@@ -13,7 +13,7 @@ from bot.rules.instances.power import Order
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.nodes.checkins import progress
 from bot.rules.sessions import overspend
-from bot.rules.sessions.overspend import DRIFT, Agreed, Approved, Course, Seen
+from bot.rules.sessions.overspend import Agreed, Approved, Course, Seen
 from bot.services.billing.metering import running_usd
 from bot.services.grants import amendments, approvers, escalation
 from bot.services.grants.requote import offer_again
@@ -31,6 +31,7 @@ from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.journal import latest_events
@@ -53,7 +54,7 @@ def course_of(one: Running, now: datetime) -> Course:
         Agreed(
             q.created_at,
             amendments.expected(q.kind, q.terms),
-            None if q.kind == DRIFT else amendments.hours_of(q.terms),
+            None if q.kind is RequestKind.OVERSPEND else amendments.hours_of(q.terms),
         )
         for q in one.questions
         if q.state is RequestState.APPROVED
@@ -65,7 +66,7 @@ def course_of(one: Running, now: datetime) -> Course:
         most = min(most, amendments.hours_of(terms))
     spent_usd = one.elsewhere_usd + one.booked.usd + running_usd(row, one.booked, now, BillingRule())
     return overspend.course(
-        Approved(amendments.expected(amendments.PROVISION, terms), one.cap_usd, most, tuple(known)),
+        Approved(amendments.expected(RequestKind.PROVISION, terms), one.cap_usd, most, tuple(known)),
         Seen(row.sent_at or row.created_at, spent_usd, row.price_usd_h),
         one.deadline,
         ahead.eta if ahead else None,
@@ -100,7 +101,7 @@ def _is_due(ctx: Context, one: Running, now: datetime) -> bool:
 
 def _open(one: Running) -> Question | None:
     """The last question about its cost, when nobody confirmed it."""
-    asked = [q for q in one.questions if q.kind == DRIFT]
+    asked = [q for q in one.questions if q.kind is RequestKind.OVERSPEND]
     return asked[-1] if asked and is_open(asked[-1].state, asked[-1].decided_by) else None
 
 
@@ -137,7 +138,7 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     said = overspend.question(course, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
     asked = Request(
         id=new_id("req", now),
-        kind=DRIFT,
+        kind=RequestKind.OVERSPEND,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=f"drift/{session.id}/{len(one.questions)}",

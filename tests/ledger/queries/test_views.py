@@ -10,6 +10,7 @@ import pytest
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
 from ledger.kernel.ids import bare_id, short_id
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Token
 from ledger.queries.access import Whose
@@ -46,7 +47,7 @@ async def test_everything_about_one_request(db: Database) -> None:
         for version in (1, 2):
             tx.add(Token(token=f"t{version}", request_id=parent.id, quote_version=version, action="reject"))
         votes = [await rows.approval(tx, parent, by, quote_version=1) for by in (rows.BEN, rows.ADA)]
-        override = await rows.request(tx, RequestState.PENDING, kind="override_12h", parent_id=parent.id)
+        override = await rows.request(tx, RequestState.PENDING, kind=RequestKind.OVERRIDE_12H, parent_id=parent.id)
     async with db.read() as tx:
         view = await request_view(tx, parent.id)
         assert view.quote is not None

@@ -10,10 +10,10 @@ from decimal import Decimal
 from statistics import median
 
 from bot.rules.values.end_reason import WRONG_GPUS
-from bot.services.approvals.decisions import OVERRIDE
 from bot.services.audit import invariants
 from bot.services.audit.invariants.money import SPENT
 from bot.services.billing import true_up
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request
 from ledger.queries.audit import Books, read_books
@@ -123,7 +123,11 @@ def _never_ready(request: Request, rows: list[Instance]) -> str:
 
 def _longer(verdict: Verdict, people: People, books: Books) -> None:
     """More hours in all are somebody's decision of their own: what nobody allowed came to nothing, and is over."""
-    allowed = {one.parent_id for one in books.requests if one.kind == OVERRIDE and one.state is RequestState.APPROVED}
+    allowed = {
+        one.parent_id
+        for one in books.requests
+        if one.kind == RequestKind.OVERRIDE_12H and one.state is RequestState.APPROVED
+    }
     open_ = {one.id for one in books.requests if one.state in (RequestState.QUOTING, RequestState.PENDING)}
     for request_id, was_allowed in people.longer.items():
         verdict.longer["allowed" if was_allowed else "left"] += 1
