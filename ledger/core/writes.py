@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import new_id
 from ledger.models import Instance, LedgerEntry, Request, Session, Stray
 
@@ -55,7 +56,7 @@ class Entry:
     """One balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
 
     key: str
-    kind: str
+    kind: EntryKind
     debit: str
     credit: str
     amount_usd: Decimal
@@ -70,7 +71,7 @@ async def book(
     tx: Tx,
     *,
     key: str,
-    kind: str,
+    kind: EntryKind,
     debit: str,
     credit: str,
     amount_usd: Decimal,

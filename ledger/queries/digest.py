@@ -11,9 +11,10 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.entry_kind import USED
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
 from ledger.models import Event, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import TOTAL, USED
+from ledger.queries.rollup import TOTAL
 
 #: Names in one `IN`: SQLite takes no more than some tens of thousands.
 _CHUNK = 500

@@ -25,6 +25,7 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.core.writes import Entry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node
 from ledger.queries.nodes import nodes_of
 from ledger.queries.shared_ledger import (
@@ -178,7 +179,7 @@ def _entry(one: External) -> Entry:
     mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
     return Entry(
         key=f"external/{one.key}",
-        kind="external",
+        kind=EntryKind.EXTERNAL,
         debit=mine if one.amount_usd > 0 else theirs,
         credit=theirs if one.amount_usd > 0 else mine,
         amount_usd=abs(one.amount_usd),

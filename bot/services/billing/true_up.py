@@ -16,6 +16,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce_once, record
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
@@ -130,7 +131,7 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
         done += await book(
             tx,
             key=f"{one.id}/true-up/{number}",
-            kind="loss" if one.session_id is None else "true_up",
+            kind=EntryKind.LOSS if one.session_id is None else EntryKind.TRUE_UP,
             debit=mine if difference > 0 else theirs,
             credit=theirs if difference > 0 else mine,
             amount_usd=abs(difference),

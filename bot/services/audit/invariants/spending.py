@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE, GrantState
@@ -57,7 +58,7 @@ def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
     """Whether an accrual stood when the grant was made. An extension comes on top of what was spent until then."""
     return (
         grant.kind != GrantKind.EXTEND
-        and entry.kind == "accrue"
+        and entry.kind is EntryKind.ACCRUE
         and entry.session_id == grant.session_id
         and entry.at <= grant.created_at
     )
