@@ -22,13 +22,13 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
-from bot.services.checkpoints.hold import WAITS
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import LIVE_SESSION, RequestState
 from ledger.models import Instance, Node, Option
 from ledger.queries.views import RequestView, SessionView

@@ -11,14 +11,37 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.events import announce, record
 from ledger.core.locks import lock_family
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import ProofOfEnd
-from ledger.kernel.states import InstanceState, NotificationKind, State, announced, is_terminal, reachable, sources
+from ledger.kernel.states import (
+    GrantState,
+    InstanceState,
+    NotificationKind,
+    RequestState,
+    SessionState,
+    State,
+    StrayState,
+    announced,
+    is_terminal,
+    reachable,
+    sources,
+)
 from ledger.models import GrantRow, Instance, Request, Session, Stray
 
 Row = TypeVar("Row", Request, GrantRow, Session, Instance, Stray)
 
 #: The rows of which a sweep takes claims.
 CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
+
+
+#: What the audit log calls a move, by machine.
+MOVED: dict[type[State], EventKind] = {
+    RequestState: EventKind.REQUEST_MOVED,
+    GrantState: EventKind.GRANT_MOVED,
+    SessionState: EventKind.SESSION_MOVED,
+    InstanceState: EventKind.INSTANCE_MOVED,
+    StrayState: EventKind.ORPHAN_MOVED,
+}
 
 
 class MoveError(Exception):
@@ -94,7 +117,7 @@ async def move(
         at=at,
         actor=actor,
         subject=row_id,
-        kind=f"{model.__tablename__.rstrip('s')}.moved",
+        kind=MOVED[type(to)],
         before=str(before.state),
         after=str(to),
         reason=reason,

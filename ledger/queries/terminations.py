@@ -11,6 +11,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, NotificationState, SessionState
 from ledger.models import Event, GrantRow, Instance, Notification, Session
 
@@ -41,7 +42,7 @@ async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
 
 async def ordered_by(tx: AsyncSession, session_id: str) -> Actor | None:
     """Who ordered the end of a session; None where nobody did."""
-    ordered = (Event.kind == "session.moved", Event.after == str(SessionState.TERMINATING))
+    ordered = (Event.kind == EventKind.SESSION_MOVED, Event.after == str(SessionState.TERMINATING))
     newest = select(Event.actor).where(Event.subject == session_id, *ordered).order_by(Event.id.desc()).limit(1)
     ref = await tx.scalar(newest)
     return None if ref is None else Actor.from_ref(ref)

@@ -25,10 +25,11 @@ from bot.services.reports import digest
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.calendar_spans import ORDER, begin
+from ledger.kernel.entry_kind import SPENT
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, LedgerEntry, Request, Session, Unrolled
-from ledger.queries.rollup import FACETS, SPENT, TOTAL, add, fold, raw
+from ledger.queries.rollup import FACETS, TOTAL, add, fold, raw
 from ledger.queries.spend import EVERYBODY
 from tests.bench.databases import Line, on_both
 from tests.support.clock import SteppedClock

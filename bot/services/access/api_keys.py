@@ -30,6 +30,7 @@ from bot.services.runtime.commands import Reply
 from ledger.core.events import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
 from ledger.queries.access import active_keys, api_key, api_keys, hold_consumer, touch_key
@@ -121,7 +122,7 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
             )
         )
         said = f"{', '.join(allowed)}; until {expires_at:%Y-%m-%d}"
-        record(tx, at=now, actor=by, subject=of.actor.ref, kind="api_key.created", reason=f"{key_id}: {said}")
+        record(tx, at=now, actor=by, subject=of.actor.ref, kind=EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
     sentence = (
         f"Key {key_id} of {of.actor.ref} works for {plural(command.days, 'day')}. Store it now: it is shown once."
     )
@@ -138,7 +139,7 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
         key, _ = found
         if key.revoked_at is None:
             key.revoked_at, key.revoked_by = now, by.ref
-            record(tx, at=now, actor=by, subject=key.actor, kind="api_key.revoked", reason=key.id)
+            record(tx, at=now, actor=by, subject=key.actor, kind=EventKind.API_KEY_REVOKED, reason=key.id)
     sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
     return Reply(True, "key_revoked", sentence, {"key_id": key.id})
 

@@ -15,6 +15,7 @@ from ledger.core.events import announce, record
 from ledger.core.locks import lock_requester
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Delegation
@@ -68,7 +69,9 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said, key=command.key)
+        record(
+            tx, at=now, actor=who.actor, subject=row.id, kind=EventKind.DELEGATION_MADE, reason=said, key=command.key
+        )
         await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
     return Reply(True, "delegated", said, {"delegation_id": row.id})
@@ -85,7 +88,9 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said, key=command.key)
+            record(
+                tx, at=now, actor=actor, subject=one.id, kind=EventKind.DELEGATION_ENDED, reason=said, key=command.key
+            )
             await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
         return Reply(False, "no_delegation", "Nobody decides for you, so there is nothing to take back.")

@@ -17,6 +17,7 @@ from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, SshKey
@@ -28,7 +29,7 @@ SHORTEST_RSA = 3072
 LONGEST_KEY = 4096
 #: How a key is added at a terminal.
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
-CHANGES = frozenset({"key.added", "key.removed"})
+CHANGES = frozenset({EventKind.SSH_KEY_ADDED, EventKind.SSH_KEY_REMOVED})
 EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
 
 
@@ -87,7 +88,15 @@ async def add(ctx: Context, command: AddKey) -> Reply:
         else:
             known.public_key, known.fingerprint, known.created_at = line, fingerprint, now
         actor = command.actor
-        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.added", reason=fingerprint, key=command.key)
+        record(
+            tx,
+            at=now,
+            actor=actor,
+            subject=actor.ref,
+            kind=EventKind.SSH_KEY_ADDED,
+            reason=fingerprint,
+            key=command.key,
+        )
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
     return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
 
@@ -103,7 +112,15 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
         if known is None:
             return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
-        record(tx, at=now, actor=actor, subject=actor.ref, kind="key.removed", reason=known.fingerprint, key=key)
+        record(
+            tx,
+            at=now,
+            actor=actor,
+            subject=actor.ref,
+            kind=EventKind.SSH_KEY_REMOVED,
+            reason=known.fingerprint,
+            key=key,
+        )
     return _removed(known.fingerprint)
 
 

@@ -24,6 +24,7 @@ from ledger.core.events import announce, record
 from ledger.core.locks import lock_standing
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
@@ -35,7 +36,6 @@ from ledger.queries.journal import latest_events
 from ledger.queries.spend import started_alone
 from ledger.queries.views import resolve
 
-KIND = "request.break_glass"
 #: One request is started so a few times at most: once for each time that its offers are gone.
 SOME = 20
 
@@ -73,7 +73,7 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
 
 async def _done_before(tx: Tx, command: BreakGlass, request_id: str) -> Reply | None:
     """What a call was answered whose process may have ended before it could say so."""
-    rows = await latest_events(tx, request_id, KIND, SOME) if command.key else []
+    rows = await latest_events(tx, request_id, EventKind.REQUEST_BREAK_GLASS, SOME) if command.key else []
     mine = command.decider.actor.ref
     said = next((one.reason for one in rows if one.actor == mine and one.data.get("key") == command.key), None)
     return None if said is None else _started(request_id, said)
@@ -175,7 +175,9 @@ async def _start(
     )
     tx.add(approval)
     await tx.flush()
-    record(tx, at=now, actor=actor, subject=request.id, kind=KIND, reason=said, key=command.key)
+    record(
+        tx, at=now, actor=actor, subject=request.id, kind=EventKind.REQUEST_BREAK_GLASS, reason=said, key=command.key
+    )
     await effects.approved(ctx, tx, ask, approval, actor, now)
 
 

@@ -39,6 +39,7 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
@@ -289,7 +290,7 @@ async def _apply(
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
-        record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.in_place", reason=said)
+        record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
     if judged.code == "rejected":
         if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
@@ -302,7 +303,7 @@ async def _apply(
         if judged.code == "first_of_two":
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             said, subject = judged.sentence, ask.request.id
-            record(tx, at=now, actor=actor, subject=subject, kind="request.vote", reason=said, data=noted)
+            record(tx, at=now, actor=actor, subject=subject, kind=EventKind.REQUEST_VOTE, reason=said, data=noted)
             await request_message.show_again(tx, ask.request, now)
             return
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)

@@ -17,6 +17,7 @@ from ledger.core.events import announce_once, record
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
@@ -141,7 +142,7 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
             component=component,
             note="by the cloud's own bill",
         )
-        kind = "stray.trued_up" if one.session_id is None else "session.trued_up"
+        kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
         record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
     return done

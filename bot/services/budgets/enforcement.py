@@ -19,6 +19,7 @@ from ledger.core.locks import lock_budgets
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
@@ -122,12 +123,12 @@ async def _tell(
                     new, body = True, {"text": sentence}
                     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
             if new:
-                record(tx, at=now, actor=SYSTEM, subject=line.key, kind="budget.threshold", reason=sentence)
+                record(tx, at=now, actor=SYSTEM, subject=line.key, kind=EventKind.BUDGET_THRESHOLD, reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
     """Write down that an administrator approved above a budget."""
-    record(tx, at=now, actor=actor, subject=request.id, kind="budget.overridden", reason=room.verdict.sentence)
+    record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
 async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:

@@ -15,6 +15,7 @@ from ledger.core.events import record
 from ledger.core.locks import lock_budgets
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.queries.budget_limits import budgets_set, put_budget
 
 Limits = Mapping[str, Mapping[str, Decimal]]
@@ -41,7 +42,9 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
-        record(tx, at=now, actor=actor, subject=f"budget:{scope}", kind="budget.set", reason=f"{period}: {said}")
+        record(
+            tx, at=now, actor=actor, subject=f"budget:{scope}", kind=EventKind.BUDGET_SET, reason=f"{period}: {said}"
+        )
         sentence = f"{actor.ref} changed the {period} budget of {scope} from {said}"
         await page_in(ctx, tx, f"budget/{scope}/{period}", sentence, now)
     ctx.hints.outbox.set()

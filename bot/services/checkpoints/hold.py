@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import assert_never
 
 from bot.rules.checkpoints import verification as rules
 from bot.rules.pricing.spend_limits import billed_rate
@@ -19,6 +20,8 @@ from ledger.core.moves import move
 from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind
@@ -30,11 +33,6 @@ from providers.capabilities import Capabilities
 
 #: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
 LONGEST = timedelta(days=7)
-#: How far it is: its agent saves, its stop is ordered and not seen yet, and it is kept (or held, where it must run).
-SAVING, STOPPING, HELD = "saving", "stopping", "held"
-#: The gate is behind it: verified, released by somebody, or given up as the policy or the money says.
-PASSED, RELEASED, DESTROYED = "passed", "released", "destroyed"
-WAITS, BEHIND = frozenset({SAVING, STOPPING, HELD}), frozenset({PASSED, RELEASED, DESTROYED})
 #: The end of a machine that is billed above what was approved.
 TOO_DEAR = "billed_above_cap"
 KIND = NotificationKind.SESSION_HELD
@@ -44,13 +42,32 @@ ASKED = "asked"
 DISK = "disk"
 
 
-async def note(tx: Tx, row: Instance, gate: str, said: str, now: datetime, until: datetime) -> None:
+async def note(tx: Tx, row: Instance, gate: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
     """Write down where the gate is with an end, and bring what was said about it up to date."""
     await amend(tx, Instance, row.id, gate=gate, gate_until=until, gate_note=said)
-    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=f"checkpoint.{gate}", reason=said)
+    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(gate), reason=said)
     if gate in BEHIND:
         await _over(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
+
+
+def _event(step: CheckpointStep) -> EventKind:
+    """The kind of event that says that the check got here."""
+    match step:
+        case CheckpointStep.SAVING:
+            return EventKind.CHECKPOINT_SAVING
+        case CheckpointStep.STOPPING:
+            return EventKind.CHECKPOINT_STOPPING
+        case CheckpointStep.HELD:
+            return EventKind.CHECKPOINT_HELD
+        case CheckpointStep.PASSED:
+            return EventKind.CHECKPOINT_PASSED
+        case CheckpointStep.RELEASED:
+            return EventKind.CHECKPOINT_RELEASED
+        case CheckpointStep.DESTROYED:
+            return EventKind.CHECKPOINT_DESTROYED
+        case _:
+            assert_never(step)
 
 
 async def _over(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -> None:
@@ -151,7 +168,17 @@ async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> 
     """Tell the fallback contacts when the owner was tried and is not reached."""
     session = await tx.get_one(Session, row.session_id)
     await end_of_session.reach(
-        ctx, tx, session, KIND, subject_of(row, HELD if row.gate in (HELD, STOPPING) else SAVING), now
+        ctx,
+        tx,
+        session,
+        KIND,
+        subject_of(
+            row,
+            CheckpointStep.HELD
+            if row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
+            else CheckpointStep.SAVING,
+        ),
+        now,
     )
 
 
@@ -164,7 +191,7 @@ async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> N
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
     """What was said before is not right any more: show it anew, without its buttons."""
-    for step in (SAVING, HELD, ASKED, DISK):
+    for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
         for told in await notifications_of(tx, KIND, subject_of(row, step)):
             await announce(tx, at=now, kind=KIND, subject=told.subject, destination=told.destination)
 
@@ -184,9 +211,11 @@ async def release(
     found = waiting(rows)
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
     for row in found:
-        await amend(tx, Instance, row.id, gate=RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}.")
+        await amend(
+            tx, Instance, row.id, gate=CheckpointStep.RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}."
+        )
         await wake(tx, Instance, row.id, now)
-        record(tx, at=now, actor=actor, subject=row.session_id, kind="checkpoint.released", reason=f"{said}.")
+        record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
         await _over(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
@@ -231,5 +260,5 @@ async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: dat
         tx, Instance, row.id, gate_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
     )
     await refresh(tx, row, now)
-    await tell(ctx, tx, row, HELD, now)
+    await tell(ctx, tx, row, CheckpointStep.HELD, now)
     return until

@@ -13,6 +13,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
@@ -137,7 +138,7 @@ async def intend(
         at=now,
         actor=Actor.from_ref(request.decided_by or request.requester),
         subject=instance.id,
-        kind="instance.intended",
+        kind=EventKind.INSTANCE_INTENDED,
         after=instance.state,
         reason=label,
     )

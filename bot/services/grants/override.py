@@ -13,6 +13,7 @@ from ledger.core.events import record
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
@@ -51,7 +52,15 @@ async def ask_override(
     await tx.flush()
     for action in ("approve", "reject"):
         tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
-    record(tx, at=now, actor=SYSTEM, subject=override.id, kind="request.made", after=override.state, reason=sentence)
+    record(
+        tx,
+        at=now,
+        actor=SYSTEM,
+        subject=override.id,
+        kind=EventKind.REQUEST_MADE,
+        after=override.state,
+        reason=sentence,
+    )
     await show_again(tx, override, now)
     return override
 

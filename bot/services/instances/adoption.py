@@ -27,6 +27,7 @@ from ledger.core.events import record
 from ledger.core.locks import lock_stray
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
@@ -150,7 +151,9 @@ async def _write(
     row = _row(stray, request.id, session.id, grant.id, seen, label.n, offer, now)
     tx.add(row)
     await tx.flush()
-    record(tx, at=now, actor=actor, subject=row.id, kind="instance.adopted", after=row.state, reason=command.reason)
+    record(
+        tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason
+    )
     sent = {"sent_at": now, "due_at": None}
     await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
@@ -256,7 +259,9 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
     )
     tx.add(request)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=request.id, kind="request.made", after=request.state)
+    record(
+        tx, at=now, actor=command.decider.actor, subject=request.id, kind=EventKind.REQUEST_MADE, after=request.state
+    )
     return request
 
 

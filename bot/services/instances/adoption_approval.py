@@ -30,6 +30,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Stray
@@ -37,7 +38,6 @@ from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
 
-BACKED = "stray.backed"
 #: More first words than a policy can ask for.
 MOST = 20
 OWN = "It would be yours, so another approver says that it is kept."
@@ -117,7 +117,7 @@ def back(tx: Tx, command: Adopt, stray: Stray, judged: Judged, now: datetime) ->
     """Write down the word of one of several who decide."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=stray.id, kind=BACKED, reason=command.reason, data=data)
+    record(tx, at=now, actor=actor, subject=stray.id, kind=EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
 
 
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:
@@ -133,7 +133,7 @@ def _end(stray: Stray) -> str:
 
 async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -> tuple[str, ...]:
     """Who has said the same before, and for no less than it costs now."""
-    said = await latest_events(tx, command.stray, BACKED, MOST)
+    said = await latest_events(tx, command.stray, EventKind.ORPHAN_BACKED, MOST)
     same = [
         one.actor
         for one in said

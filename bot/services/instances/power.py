@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from bot.rules.instances.power import Order, judge
 from bot.services.access import authorization
@@ -23,6 +24,7 @@ from ledger.core.locks import lock_family
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
@@ -41,8 +43,6 @@ AGAIN = timedelta(seconds=60)
 SWITCHABLE = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 UP = frozenset({InstanceStatus.RUNNING, InstanceStatus.BOOTING, InstanceStatus.PENDING})
 
-#: The journal's word for an order that a cloud refused.
-NOT_SWITCHED = "instance.not_switched"
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     data = {"session_id": session.id}
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
-    done = await done_before(tx, session.id, {f"instance.{command.order}"}, command.key, now - KEPT)
+    done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer; what was ordered since then stands.
         return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
@@ -114,9 +114,22 @@ async def give(
     elif which is Order.STOP and row.wanted == Order.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
-    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{which}", reason=verdict.sentence, key=key)
+    record(tx, at=now, actor=actor, subject=row.id, kind=_event(which), reason=verdict.sentence, key=key)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
+
+
+def _event(which: Order) -> EventKind:
+    """The kind of event that says that this was ordered."""
+    match which:
+        case Order.STOP:
+            return EventKind.INSTANCE_STOP
+        case Order.START:
+            return EventKind.INSTANCE_START
+        case Order.RESTART:
+            return EventKind.INSTANCE_RESTART
+        case _:
+            assert_never(which)
 
 
 async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
@@ -206,7 +219,7 @@ async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
         await _void_starts(tx, row.session_id, SYSTEM, why, now)
         session = await tx.get_one(Session, row.session_id)
         sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
-        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=NOT_SWITCHED, reason=sentence)
+        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=EventKind.INSTANCE_NOT_SWITCHED, reason=sentence)
         owner = Actor.from_ref(session.owner)
         if owner.kind is ActorKind.SLACK:
             subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
@@ -256,7 +269,7 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is not SessionState.STOPPED:
         session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
-    (ordered,) = await latest_events(tx, row.id, f"instance.{Order.STOP}", 1) or (None,)
+    (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
     if paused and await open_drift(tx, session.request_id) is None:
         await give(ctx, tx, session, Order.START, SYSTEM, now)

@@ -17,7 +17,6 @@ from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
 from bot.rules.pricing.spend_limits import whole_micros
 from bot.services.billing.metering import billed_time, change_rate
-from bot.services.checkpoints.hold import WAITS
 from bot.services.instances import key_rotation
 from bot.services.instances.batch_runs import close_run
 from bot.services.instances.health import instead, last_heard_at, still_there, watch
@@ -30,6 +29,7 @@ from bot.services.notifications.request_message import show_again
 from bot.services.runtime.context import Context
 from ledger.core.moves import StaleMove
 from ledger.core.writes import amend
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request

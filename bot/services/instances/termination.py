@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.services.checkpoints import hold, verification
+from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
 from bot.services.instances.health import last_heard_at
 from bot.services.instances.transitions import end_instance, settle
@@ -21,6 +21,7 @@ from ledger.core.events import announce
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request, Session
@@ -139,7 +140,7 @@ async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, A
 def _sent_since(row: Instance) -> datetime:
     """Since when the cloud is asked to end it: from the order on, or from when the checkpoint gate let it go."""
     ordered_at = row.terminate_asked_at or row.created_at
-    return max(ordered_at, row.gate_until or ordered_at) if row.gate in hold.BEHIND else ordered_at
+    return max(ordered_at, row.gate_until or ordered_at) if row.gate in BEHIND else ordered_at
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:

@@ -10,7 +10,6 @@ from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate, whole_micros
 from bot.rules.values import end_reason
 from bot.services.billing.metering import accrue_rest, before_now, change_rate
-from bot.services.checkpoints import hold
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
@@ -19,6 +18,7 @@ from ledger.core.locks import lock_family
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
@@ -176,7 +176,7 @@ async def gone(
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or ((end_reason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
-    if row.gate in hold.WAITS:  # Its people were told until when it is kept.
+    if row.gate in WAITS:  # Its people were told until when it is kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
     # What was lost ended some time before the first look that lacked it: so much of its cost is not known.

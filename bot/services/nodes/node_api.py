@@ -20,6 +20,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce, record
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import bare_id, short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Session
@@ -73,7 +74,7 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
         token = f"gpua_{bare_id(row.id)}_{secrets.token_urlsafe(32)}"
         await amend_node(tx, row.id, api_token_hash=hashlib.sha256(token.encode()).hexdigest(), api_token_at=now)
         said = "A new token for the API of its machine; the one before opens nothing any more."
-        record(tx, at=now, actor=actor, subject=row.id, kind="instance.api_token_made", reason=said)
+        record(tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_API_TOKEN_MADE, reason=said)
         opened = Opened(token, url, node.api_certificate or "")
     sentence = (
         f"This opens the API of session {short} from its machine's next report on, within a minute; it is shown this "
@@ -92,7 +93,7 @@ async def tell(tx: Tx, instance_id: str, before: NodeApi, after: NodeApi, now: d
         "you changed the certificate yourself. Nothing was ended."
     )
     data = {"before": before.certificate, "after": after.other}
-    kind = "instance.api_certificate_changed"
+    kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
     record(tx, at=now, actor=SYSTEM, subject=row.id, kind=kind, reason=sentence, data=data)
     places = [(NotificationKind.OPERATOR_PAGE, OPERATORS)]
     owner = Actor.from_ref(session.owner)

@@ -20,6 +20,7 @@ from bot.services.runtime.commands import Reply
 from ledger.core.events import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.job import JobRequest
 from ledger.models import Event
@@ -27,7 +28,6 @@ from ledger.queries.journal import latest_events
 from ledger.queries.views import resolve
 
 SUBJECT = "runs"
-KIND = "run.measured"
 #: Older runs than these say nothing that newer ones do not.
 NEWEST = 500
 
@@ -86,7 +86,7 @@ async def record_run(
         "session": session_id,
     }
     async with db.write() as tx:
-        record(tx, at=now, actor=actor, subject=SUBJECT, kind=KIND, data=data)
+        record(tx, at=now, actor=actor, subject=SUBJECT, kind=EventKind.RUN_MEASURED, data=data)
     share = found.measured_tokens_s / found.predicted_tokens_s
     sentence = (
         f"Recorded: {say(found.measured_tokens_s)} tokens/s on {count}x {gpu}, {share:.0%} of what was predicted. "
@@ -98,7 +98,7 @@ async def record_run(
 async def measured_runs(db: Database) -> tuple[MeasuredRun, ...]:
     """What was recorded, newest first; of a session only what was said last."""
     async with db.read() as tx:
-        events = await latest_events(tx, SUBJECT, KIND, NEWEST)
+        events = await latest_events(tx, SUBJECT, EventKind.RUN_MEASURED, NEWEST)
     return tuple(_latest(_read(event) for event in events))
 
 

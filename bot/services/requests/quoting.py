@@ -31,6 +31,7 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
@@ -275,7 +276,6 @@ def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> O
 #: After so many failures in a row the request is closed; the pauses between them double.
 TRIES_MAX: Final = 5
 FIRST_PAUSE_S: Final = 5.0
-FAILED: Final = "request.unquoted"
 
 
 async def may_try(ctx: Context, held: Claim) -> bool:
@@ -296,8 +296,8 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            failures = await quote_failures(tx, held.row_id, FAILED) + 1
-            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=FAILED, reason=what)
+            failures = await quote_failures(tx, held.row_id, EventKind.REQUEST_UNQUOTED) + 1
+            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=EventKind.REQUEST_UNQUOTED, reason=what)
             if failures < TRIES_MAX:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)

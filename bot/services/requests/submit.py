@@ -17,6 +17,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.locks import lock_requester
 from ledger.core.writes import add_request
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
@@ -75,7 +76,14 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             due_at=now,
         )
         if new:
-            record(tx, at=now, actor=command.actor, subject=request_id, kind="request.made", after=RequestState.QUOTING)
+            record(
+                tx,
+                at=now,
+                actor=command.actor,
+                subject=request_id,
+                kind=EventKind.REQUEST_MADE,
+                after=RequestState.QUOTING,
+            )
         else:  # Another replica has taken the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = await recovery_mode.told(tx, _submitted(ctx, known.id if known else request_id, job))

@@ -24,6 +24,8 @@ from ledger.core.events import announce, record
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
@@ -34,8 +36,6 @@ from ledger.queries.journal import done_before
 from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
 from ledger.queries.views import session_to_change
 
-#: The journal's word for an end that was moved inside what was approved.
-KEPT_ON = "session.kept"
 #: A session in one of these has an end that can be moved.
 EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
@@ -63,7 +63,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
-    kept = await done_before(tx, session.id, {KEPT_ON}, command.key, now - KEPT)
+    kept = await done_before(tx, session.id, {EventKind.SESSION_KEPT}, command.key, now - KEPT)
     if kept is not None:  # The process ended before it could answer; the end was moved once.
         return _kept(session, kept.reason, session.deadline)
     rows = await instances_of_session(tx, session.id)
@@ -111,7 +111,15 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
     end = extension.later(deadline, command.hours)
     await ends_at(tx, session, end, now)
     said = f"{say_hours(command.hours)} more, inside what was approved."
-    record(tx, at=now, actor=command.decider.actor, subject=session.id, kind=KEPT_ON, reason=said, key=command.key)
+    record(
+        tx,
+        at=now,
+        actor=command.decider.actor,
+        subject=session.id,
+        kind=EventKind.SESSION_KEPT,
+        reason=said,
+        key=command.key,
+    )
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     return _kept(session, said, end)
 
@@ -146,7 +154,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
     # Of what is stopped only the disk is paid.
-    stopped = row.gate == hold.HELD and row.status == "stopped"
+    stopped = row.gate == CheckpointStep.HELD and row.status == "stopped"
     price_usd_h = hold.disk_rate(row) if stopped else row.price_usd_h
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
@@ -154,7 +162,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     total = already + command.hours
     needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
     # After the end there is nothing left to extend, so the question is over then.
-    end = row.gate_until if row.gate in hold.WAITS else session.deadline
+    end = row.gate_until if row.gate in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
     asked = Request(
         id=new_id("req", now),
@@ -175,7 +183,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind="request.made", after=asked.state)
+    record(tx, at=now, actor=command.decider.actor, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state)
     await offer_again(tx, asked, row, costs, "the machine that runs now", now)
     await request_message.show_again(tx, asked, now)
     await end_of_session.refresh(tx, session, now)
@@ -226,7 +234,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     less = amendments.told(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
     said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
-    record(tx, at=now, actor=actor, subject=session.id, kind="session.extended", reason=said)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_EXTENDED, reason=said)
     await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
     for ref in sorted({session.owner, request.requester}):
         person = Actor.from_ref(ref)

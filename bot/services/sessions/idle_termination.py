@@ -24,6 +24,7 @@ from ledger.core.events import record
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
@@ -83,7 +84,7 @@ async def _go_on(ctx: Context, tx: Tx, session: Session, found: Cut, now: dateti
             return  # Its approved end comes first, and is announced by itself.
         await amend(tx, Session, session.id, cut_at=cut_at, cut_code=found.code, cut_reason=found.sentence)
         said = f"{found.sentence} It is ended at {cut_at:%H:%M} UTC unless that changes."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="session.cut", reason=said)
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
         await end_of_session.announce_cut(ctx, tx, session, now)
     elif now >= session.cut_at:
@@ -99,7 +100,7 @@ async def _drop(
     await end_of_session.refresh(tx, session, now)
     spared_until = spared_until or session.spared_until
     await amend(tx, Session, session.id, cut_at=None, cut_code=None, cut_reason=None, spared_until=spared_until)
-    record(tx, at=now, actor=actor, subject=session.id, kind="session.uncut", reason=why)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
 

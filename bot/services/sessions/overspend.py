@@ -29,6 +29,7 @@ from ledger.core.locks import lock_family
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
@@ -155,8 +156,8 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind="request.made", after=asked.state, reason=said)
-    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.drift", reason=said)
+    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state, reason=said)
+    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, course, now), WHY, now)
     await request_message.show_again(tx, asked, now)
     await _tell_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
@@ -193,27 +194,27 @@ async def _pause(ctx: Context, tx: Tx, one: Running, asked_at: datetime, now: da
     """
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     row = (await instances_of_session(tx, session.id))[-1]
-    (refused,) = await latest_events(tx, row.id, power.NOT_SWITCHED, 1) or (None,)
+    (refused,) = await latest_events(tx, row.id, EventKind.INSTANCE_NOT_SWITCHED, 1) or (None,)
     was_refused = refused is not None and refused.at >= asked_at
     if not was_refused and not _cannot_pause(ctx, row):
         reply = await power.give(ctx, tx, session, Order.STOP, SCHEDULER, now, keep=True)
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
-            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.paused", reason=said)
+            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_PAUSED, reason=said)
             await _tell_owner(tx, session, f"drift/{row.id}/paused", said, now)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.saving", reason=said)
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_SAVING, reason=said)
         await _tell_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
     """The new figure is confirmed: what was paused for it goes on. Nothing is reserved, because the cap stands."""
     actor = Actor.from_ref(request.decided_by or session.owner)
-    record(tx, at=now, actor=actor, subject=session.id, kind="spend.confirmed", reason=request.reason)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SPEND_CONFIRMED, reason=request.reason)
     rows = await instances_of_session(tx, session.id)
     node = await tx.get(Node, rows[-1].id) if rows else None
     if node is not None:

@@ -23,6 +23,7 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Request, Session
@@ -41,8 +42,6 @@ from ledger.queries.views import (
 from providers.profiles import model
 
 NO_SESSION = Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
-#: The journal kind by which a call that is repeated finds itself.
-WORK_OVER = "session.work_over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +130,7 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
             if session is None:
                 return Reply(False, "no_session", "That request has no session yet.")
             stop = Switch(command.session, command.decider, Order.STOP, keep=True)
-            before = await done_before(tx, session.id, {WORK_OVER}, command.key, now - KEPT)
+            before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {short_id(session.id)}: its stop was ordered then."
             reply = Reply(True, "ordered", already, {"session_id": session.id}) if before else None
             reply = reply or await _standing_still(ctx, tx, session, command)
@@ -139,7 +138,15 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
                 said = f"{how}; the disk is kept."
-                record(tx, at=now, actor=actor, subject=session.id, kind=WORK_OVER, reason=said, key=command.key)
+                record(
+                    tx,
+                    at=now,
+                    actor=actor,
+                    subject=session.id,
+                    kind=EventKind.SESSION_WORK_OVER,
+                    reason=said,
+                    key=command.key,
+                )
     except LookupError as error:
         reply = Reply(False, "unknown_id", f"{error}.")
     if not reply.ok:

@@ -23,6 +23,7 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationState
 from ledger.models import Webhook
@@ -93,7 +94,7 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
         if await count_webhooks(tx, who.actor.ref) >= MOST:
             return Reply(False, "too_many_webhooks", f"You have {MOST} webhooks; delete one first.")
         tx.add(hook)
-        _note(tx, who, hook, "webhook.created", now)
+        _note(tx, who, hook, EventKind.WEBHOOK_CREATED, now)
     sentence = f"Webhook {hook.id} is told from now on. Store its secret now: it is shown once."
     return Reply(True, "webhook_created", sentence, {"webhook_id": hook.id, "secret": secret_text(secret)})
 
@@ -105,7 +106,7 @@ async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
         if isinstance(hook, Reply):
             return hook
         await remove(tx, hook.id)
-        _note(tx, who, hook, "webhook.deleted", ctx.clock.now())
+        _note(tx, who, hook, EventKind.WEBHOOK_DELETED, ctx.clock.now())
     return Reply(True, "webhook_deleted", f"Webhook {webhook_id} is told nothing any more.")
 
 
@@ -148,7 +149,7 @@ async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
             return hook
         hook.old_secret, hook.old_until = hook.secret, now + OVERLAP
         hook.secret = box(ctx.labels).encrypt(secret).decode()
-        _note(tx, who, hook, "webhook.rotated", now)
+        _note(tx, who, hook, EventKind.WEBHOOK_ROTATED, now)
     sentence = f"The new secret of {webhook_id} signs from now on, the old one too for a day. It is shown once."
     return Reply(True, "webhook_rotated", sentence, {"webhook_id": webhook_id, "secret": secret_text(secret)})
 
@@ -166,7 +167,7 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
                 False, "unknown_delivery", f"{hook.id} has no delivery {delivery_id[:40]}; its log shows them."
             )
         hook.off_at, hook.off_reason = None, ""
-        _note(tx, who, hook, "webhook.replayed", now)
+        _note(tx, who, hook, EventKind.WEBHOOK_REPLAYED, now)
     return Reply(True, "webhook_replayed", f"{plural(number, 'message')} of {webhook_id} will be sent again.")
 
 
@@ -180,7 +181,7 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
     return hook
 
 
-def _note(tx: Tx, who: Principal, hook: Webhook, kind: str, now: datetime) -> None:
+def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
     """Who named which address is in the journal; its query may hold a secret and is not."""
     reason = f"{hook.id}: {hook.url.partition('?')[0]}"
     record(tx, at=now, actor=who.actor, subject=hook.actor, kind=kind, reason=reason)

@@ -9,6 +9,7 @@ import pytest
 
 from ledger.core.writes import Tx, book
 from ledger.engine.db import Database
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import bare_id, short_id
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
@@ -28,7 +29,7 @@ async def accrue(tx: Tx, session_id: str, usd: str, minute: int) -> None:
     await book(
         tx,
         key=f"accrue/{session_id}/{minute}",
-        kind="accrue",
+        kind=EntryKind.ACCRUE,
         debit=f"session:{session_id}",
         credit="cloud:vast",
         amount_usd=Decimal(usd),

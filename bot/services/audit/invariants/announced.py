@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.values.end_reason import EARLY, LOST
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
 from ledger.models import Event, Instance
 from ledger.queries.audit import Books
@@ -54,14 +55,18 @@ def _cuts(books: Books) -> list[Violation]:
     return [
         Violation("nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not told before")
         for event in books.events
-        if event.kind == "session.moved" and event.after == SessionState.TERMINATING
+        if event.kind == EventKind.SESSION_MOVED and event.after == SessionState.TERMINATING
         if event.actor == SCHEDULER and codes.get(event.subject) in EARLY
         if event.subject not in said or said[event.subject] >= event.at
     ]
 
 
 def _ordered_here(event: Event) -> bool:
-    return event.kind == "instance.moved" and event.after == InstanceState.TERMINATING and event.actor == SYSTEM.ref
+    return (
+        event.kind == EventKind.INSTANCE_MOVED
+        and event.after == InstanceState.TERMINATING
+        and event.actor == SYSTEM.ref
+    )
 
 
 def _returned(books: Books) -> list[Violation]:
