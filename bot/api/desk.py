@@ -13,6 +13,7 @@ from fastapi.security import HTTPBearer
 from bot.api.market_cache import Shelf
 from bot.api.problems import Problem, Refused
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
@@ -72,7 +73,7 @@ def caller(scope: Scope) -> Any:
         # An administrator's key may do everything but decide: that is said for each key.
         if scope not in who.scopes and (Scope.ADMIN not in who.scopes or scope is Scope.APPROVALS_WRITE):
             sentence = f"This key lacks the scope {scope}; ask for a key that has it."
-            raise Refused(Reply(False, "scope_missing", sentence))
+            raise Refused(Reply(False, ReplyCode.SCOPE_MISSING, sentence))
         return who
 
     return Security(_checked(allowed, scope))

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from bot.api.desk import NODE, PRINCIPAL, Desk
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal, authenticate
 from bot.services.nodes.checkins import STRANGE
 from bot.services.nodes.enrollment import SHAPE
@@ -36,7 +37,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 UNAUTHENTICATED = Reply(
     False,
-    "unauthenticated",
+    ReplyCode.UNAUTHENTICATED,
     "This needs a working API key: Authorization: Bearer gpuk_…; gpu-shopper keys create makes one.",
 )
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
@@ -112,7 +113,7 @@ class Gate:
             allowance = self._wrong.take(str((scope.get("client") or ("",))[0]))
             if not allowance.allowed:
                 sentence = f"Too many calls with a wrong key; try again in {allowance.retry_after_s} s."
-                return problem(Reply(False, "rate_limited", sentence), headers=allowance.headers)
+                return problem(Reply(False, ReplyCode.RATE_LIMITED, sentence), headers=allowance.headers)
         return problem(UNAUTHENTICATED, headers=CHALLENGE)
 
     async def _principal(self, scope: Scope) -> Principal | None:
@@ -134,7 +135,7 @@ def _said(scope: Scope) -> list[bytes]:
 
 def _too_often(allowance: Allowance) -> Reply:
     sentence = f"At most {allowance.limit} calls a minute; try again in {allowance.retry_after_s} s."
-    return Reply(False, "rate_limited", sentence)
+    return Reply(False, ReplyCode.RATE_LIMITED, sentence)
 
 
 def _capped(receive: Receive, most: int) -> Receive:

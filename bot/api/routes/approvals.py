@@ -15,6 +15,7 @@ from bot.api.routes.requests import Named, done, found
 from bot.api.schemas import Done, In, Out
 from bot.rules.access.scopes import BadHolder, Scope, person
 from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, delegation
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import explanation
@@ -81,7 +82,7 @@ async def delegate(desk: AtDesk, who: Decider, body: DelegationIn) -> Done:
     try:
         to = person(body.delegate)
     except BadHolder as error:
-        raise Refused(Reply(False, "bad_delegate", str(error))) from error
+        raise Refused(Reply(False, ReplyCode.BAD_DELEGATE, str(error))) from error
     command = delegation.Delegate(DeciderFacts(who.actor), to, body.until)
     return done(await delegation.delegate(desk.ctx, command))
 

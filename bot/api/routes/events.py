@@ -12,6 +12,7 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
@@ -42,7 +43,7 @@ async def events(
     """
     if desk.streams[who.key_id] >= MOST_STREAMS:
         raise Refused(
-            Reply(False, "too_many_streams", f"This key has {MOST_STREAMS} streams already; close one first.")
+            Reply(False, ReplyCode.TOO_MANY_STREAMS, f"This key has {MOST_STREAMS} streams already; close one first.")
         )
     begun = await event_stream.begin(desk.ctx, who, last_event_id)
     if isinstance(begun, Reply):

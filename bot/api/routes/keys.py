@@ -11,6 +11,7 @@ from bot.api.problems import Refused
 from bot.api.routes.requests import done
 from bot.api.schemas import ApiKeyIn, ApiKeyMade, ApiKeyOut, Done, SshKeyIn, SshKeyOut
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys as access_api_keys
 from bot.services.access import ssh_keys
 from bot.services.access.api_keys import NewKey, Principal
@@ -58,7 +59,7 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
     """Make a key for a program. Keys of people are made on the server: they may carry the right to decide."""
     if who.key_id and ":" in body.name and not body.name.startswith("consumer:"):
         sentence = "Keys of people are made on the server, with gpu-shopper keys create; here, name a program."
-        raise Refused(Reply(False, "only_programs", sentence))
+        raise Refused(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
     ctx = desk.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
     reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())

@@ -14,6 +14,7 @@ from bot.rules.grammar.job_args import JobArgs, job_request
 from bot.rules.grammar.parser import Command, GrammarError, said
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import Told
 from bot.services.access.api_keys import Principal
 from bot.services.market.document import MarketDocument
@@ -182,7 +183,7 @@ async def one_profile(_desk: AtDesk, _who: Reader, cloud: str) -> ProfileOut:
     """One cloud's profile with its whole text."""
     if cloud not in model.names():
         known = ", ".join(model.names())
-        raise Refused(Reply(False, "unknown_profile", f"There is no profile {cloud[:40]}; there are {known}."))
+        raise Refused(Reply(False, ReplyCode.UNKNOWN_PROFILE, f"There is no profile {cloud[:40]}; there are {known}."))
     return _profile(cloud)
 
 

@@ -14,6 +14,7 @@ from bot.api.routes.requests import done
 from bot.api.schemas import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, Done, FinishedOut
 from bot.rules.access.scopes import Scope
 from bot.rules.budgets.budget import View, said
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing import costs
@@ -93,5 +94,5 @@ async def _program(desk: Desk, who: Principal, name: str) -> Actor:
     async with desk.ctx.db.read() as tx:
         if not await authorization.may_see(tx, desk.ctx.policy, who, actor.ref):
             sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."
-            raise Refused(Reply(False, "not_yours", sentence))
+            raise Refused(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return actor

@@ -19,6 +19,7 @@ from bot.rules.access.scopes import BadHolder, Scope, person
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_words import KEYS, BadWord
 from bot.rules.instances import recovery_mode
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.audit import journal
@@ -230,7 +231,7 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
             hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
-            raise Refused(Reply(False, "bad_word", str(error))) from error
+            raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
         decider, channel = DeciderFacts(who.actor), desk.settings.channel
         command = Adopt(stray, hours, decider, owner, body.reason, channel, name, body.amount)
         reply = await adopt_stray(ctx, command)
@@ -292,7 +293,7 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
     """Record what a finished run made. It corrects the plans of everybody, so an administrator says it."""
     ctx, now = desk.ctx, desk.ctx.clock.now()
     if (body.session is None) is (body.job is None):
-        raise Refused(Reply(False, "bad_word", "Say either the session or the job of the run."))
+        raise Refused(Reply(False, ReplyCode.BAD_WORD, "Say either the session or the job of the run."))
     if body.session is not None:
         row, _ = await found(desk, who, body.session)
         return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
@@ -303,6 +304,6 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         raise Refused(Reply(False, error.code, str(error)), fields=wrong) from error
     if len(job.gpu.names) != 1 or job.gpu.count_min != job.gpu.count_max or not job.work:
         sentence = "Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048."
-        raise Refused(Reply(False, "bad_word", sentence))
+        raise Refused(Reply(False, ReplyCode.BAD_WORD, sentence))
     (name,) = job.gpu.names
     return done(await run_history.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))

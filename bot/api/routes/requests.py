@@ -18,6 +18,7 @@ from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
 from bot.rules.grammar.job_words import KEYS, BadWord
 from bot.rules.policy.consumers import of as limits_of
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, ssh_keys
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import by_offer, decisions
@@ -49,7 +50,7 @@ async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session
         async with desk.ctx.db.read() as tx:
             return await authorization.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
     except LookupError as error:
-        raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
+        raise Refused(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
 
 
 def done(reply: Reply, **more: Any) -> Done:
@@ -96,7 +97,7 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
     asked = f"{ActorKind.CONSUMER}:{consumer}"
     if asked not in names:
         sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
-        raise Refused(Reply(False, "not_yours", sentence))
+        raise Refused(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return Actor(ActorKind.CONSUMER, consumer)
 
 
@@ -154,7 +155,7 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
     try:
         return None if said is None else KEYS["hours"].read(plain(said), desk.ctx.policy)["hours"]
     except BadWord as error:
-        raise Refused(Reply(False, "bad_word", str(error))) from error
+        raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
@@ -179,6 +180,6 @@ async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Do
     async with desk.ctx.db.read() as tx:
         if not await authorization.may_cancel(tx, desk.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
-            raise Refused(Reply(False, "not_yours", sentence))
+            raise Refused(Reply(False, ReplyCode.NOT_YOURS, sentence))
     reply = await decisions.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")

@@ -18,6 +18,7 @@ from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.grammar.job_words import KEYS, BadWord
 from bot.rules.instances.power import Order
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
@@ -33,7 +34,9 @@ from ledger.queries.views import session_view, sessions_page
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Owner = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
-NO_SESSION = Reply(False, "no_session", "That request has no session yet; look at the request for what it waits for.")
+NO_SESSION = Reply(
+    False, ReplyCode.NO_SESSION, "That request has no session yet; look at the request for what it waits for."
+)
 
 
 @router.get("/sessions", responses=refusals())
@@ -86,7 +89,7 @@ async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: 
             hours = KEYS["hours"].read(plain(body.hours), policy)["hours"]
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
-            raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
+            raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error)), fields=wrong) from error
         reply = await extension.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
         request_id = reply.data.get("request_id")
         url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"

@@ -14,12 +14,13 @@ from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
 from bot.cli.terminal.screen import ask, fail
 from bot.cli.terminal.terminal_tables import show, tell
 from bot.cli.terminal.views import told_request
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import Told
 
 approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
 
 #: Refusals after which the amount is asked for (again).
-AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
+AMOUNT = frozenset({ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH})
 
 
 @approve_app.command()

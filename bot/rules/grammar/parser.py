@@ -47,6 +47,7 @@ from bot.rules.grammar.run_words import SHARED, question, question_word, run_wor
 from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.policy.policy import Policy
 from bot.rules.values.private_keys import looks_private
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import Token, UnclosedQuote, caret, clean, tokens
 from providers.gpus.table import lookup
 
@@ -63,7 +64,7 @@ class GrammarError:
     example: str
     line: str
 
-    code = "bad_word"
+    code = ReplyCode.BAD_WORD
 
     @property
     def caret(self) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_HALF_UP, Decimal
 
+from bot.rules.values.reply_code import ReplyCode
+
 _LARGEST = Decimal(10) ** 12
 
 
@@ -16,7 +18,7 @@ class Verdict:
     """A rule's answer: may it happen, a stable `code` for machines, one `sentence` that every door shows as it is."""
 
     allowed: bool
-    code: str
+    code: ReplyCode
     sentence: str
 
 

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from bot.rules.approvals.approvers import DeciderFacts, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -22,7 +23,7 @@ from ledger.models import Delegation
 from ledger.queries.access import Whose
 from ledger.queries.delegations import end_delegations, given_by, in_force, said_before, standing_in
 
-REVOKED = Reply(True, "delegation_ended", "Nobody decides for you from now on.")
+REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
         if await said_before(tx, names_of(policy, who.actor), command.key, now - KEPT):
-            return Reply(True, "delegated", "That was written down already; look at the list of delegates.")
+            return Reply(True, ReplyCode.DELEGATED, "That was written down already; look at the list of delegates.")
         before = await given_by(tx, names_of(policy, who.actor), now)
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
@@ -74,7 +75,7 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         )
         await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
-    return Reply(True, "delegated", said, {"delegation_id": row.id})
+    return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
 
 async def revoke(ctx: Context, command: Delegate) -> Reply:
@@ -93,7 +94,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
             )
             await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
-        return Reply(False, "no_delegation", "Nobody decides for you, so there is nothing to take back.")
+        return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
     return REVOKED
 

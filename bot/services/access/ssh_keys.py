@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from bot.rules.values.phrases import no_key
 from bot.rules.values.private_keys import looks_private, names_private_key
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import AddKey, Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -36,7 +37,7 @@ EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
 class KeyRefused(ValueError):
     """The text is not a public key that we take; `code` says why, the message is the sentence for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
@@ -48,22 +49,24 @@ def normalise(text: str) -> tuple[str, str]:
     """
     if looks_private(text) or names_private_key(text):
         raise KeyRefused(
-            "private_key",
+            ReplyCode.PRIVATE_KEY,
             "That looks like a private key. It was not stored, but it has now been in Slack: make a new pair "
             "(ssh-keygen -t ed25519) and add the .pub file.",
         )
     words = text.split()
     if len(text) > LONGEST_KEY or len(words) < 2 or words[0] not in KINDS:
-        raise KeyRefused("not_a_key", f"That is not a public key; it looks like this: {EXAMPLE}")
+        raise KeyRefused(ReplyCode.NOT_A_KEY, f"That is not a public key; it looks like this: {EXAMPLE}")
     line = f"{words[0]} {words[1]}"
     try:
         key = load_ssh_public_key(line.encode())
         raw = base64.b64decode(words[1], validate=True)
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise KeyRefused("not_a_key", f"That public key cannot be read; it looks like this: {EXAMPLE}") from error
+        raise KeyRefused(
+            ReplyCode.NOT_A_KEY, f"That public key cannot be read; it looks like this: {EXAMPLE}"
+        ) from error
     if isinstance(key, RSAPublicKey) and key.key_size < SHORTEST_RSA:
         raise KeyRefused(
-            "weak_key", f"An RSA key needs at least {SHORTEST_RSA} bits; an ed25519 key is shorter and fine."
+            ReplyCode.WEAK_KEY, f"An RSA key needs at least {SHORTEST_RSA} bits; an ed25519 key is shorter and fine."
         )
     digest = base64.b64encode(hashlib.sha256(raw).digest()).decode().rstrip("=")
     return line, f"SHA256:{digest}"
@@ -80,9 +83,11 @@ async def add(ctx: Context, command: AddKey) -> Reply:
         known = await public_key(tx, command.actor.ref)
         if await done_before(tx, command.actor.ref, CHANGES, command.key, now - KEPT) is not None:
             sentence = f"Your key {fingerprint} was registered; /gpu key list shows the one that is yours now."
-            return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
+            return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
         if known is not None and known.fingerprint == fingerprint:
-            return Reply(True, "key_known", f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint})
+            return Reply(
+                True, ReplyCode.KEY_KNOWN, f"This key is already yours: {fingerprint}.", {"fingerprint": fingerprint}
+            )
         if known is None:
             tx.add(SshKey(owner=command.actor.ref, public_key=line, fingerprint=fingerprint, created_at=now))
         else:
@@ -98,7 +103,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
             key=command.key,
         )
     sentence = f"Your key {fingerprint} is registered; instances created from now on accept it."
-    return Reply(True, "key_added", sentence, {"fingerprint": fingerprint})
+    return Reply(True, ReplyCode.KEY_ADDED, sentence, {"fingerprint": fingerprint})
 
 
 async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
@@ -110,7 +115,7 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
             return _removed(done.reason)
         known = await public_key(tx, actor.ref)
         if known is None:
-            return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
+            return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
         await tx.delete(known)
         record(
             tx,
@@ -125,7 +130,7 @@ async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
 
 
 def _removed(fingerprint: str) -> Reply:
-    return Reply(True, "key_removed", f"The key {fingerprint} is forgotten; running instances still accept it.")
+    return Reply(True, ReplyCode.KEY_REMOVED, f"The key {fingerprint} is forgotten; running instances still accept it.")
 
 
 async def show(ctx: Context, actor: Actor) -> Reply:
@@ -133,9 +138,12 @@ async def show(ctx: Context, actor: Actor) -> Reply:
     async with ctx.db.read() as tx:
         known = await public_key(tx, actor.ref)
     if known is None:
-        return Reply(False, "no_key", f"You have no key here; add one like this: {EXAMPLE}")
+        return Reply(False, ReplyCode.NO_KEY, f"You have no key here; add one like this: {EXAMPLE}")
     return Reply(
-        True, "key", f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).", {"key": known.public_key}
+        True,
+        ReplyCode.KEY,
+        f"Your key: {known.fingerprint} ({known.public_key.split()[0]}).",
+        {"key": known.public_key},
     )
 
 

@@ -9,6 +9,7 @@ from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, 
 from bot.rules.policy.tiers import Mandate
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
@@ -30,9 +31,11 @@ async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: dat
     job = JobRequest.from_json(request.job)
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
-        return Verdict(False, "off", "")
+        return Verdict(False, ReplyCode.OFF, "")
     if mandate.tier is not None:
-        return Verdict(False, "tiered", "People decide what belongs to a tier, so the policy does not approve it.")
+        return Verdict(
+            False, ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it."
+        )
     await lock_family(tx, Request, request.id)
     await lock_standing(tx)
     judged = standing(

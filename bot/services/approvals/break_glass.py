@@ -12,6 +12,7 @@ from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.approvals.decision import linked
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap, total_cap
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
 from bot.services.grants import amendments, hours_used, override
@@ -62,9 +63,11 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
             reply = await _done_before(tx, command, request.id) or await _judge(ctx, tx, ask, command, now)
             reply = await recovery_mode.told(tx, reply)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+        return Reply(
+            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
+        )
     if reply.ok:
         for hint in (ctx.hints.instances, ctx.hints.sessions, ctx.hints.outbox):
             hint.set()
@@ -80,7 +83,7 @@ async def _done_before(tx: Tx, command: BreakGlass, request_id: str) -> Reply | 
 
 
 def _started(request_id: str, said: str) -> Reply:
-    return Reply(True, "break_glass", f"It starts. {said}", {"request_id": request_id})
+    return Reply(True, ReplyCode.BREAK_GLASS, f"It starts. {said}", {"request_id": request_id})
 
 
 async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datetime) -> Reply:
@@ -95,16 +98,16 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
         or request.state is not RequestState.PENDING
         or now >= request.expires_at
     ):
-        return Reply(False, "not_waiting", f"Request {short_id(request.id)} does not wait for an approval now.")
+        return Reply(False, ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} does not wait for an approval now.")
     if any(vote.approver in names for vote in ask.votes):
         # An approval is never changed, and one person has one voice in a request.
         sentence = "You approved this yourself already, so it waits for another approver; ask again to start without."
-        return Reply(False, "already_voted", sentence)
+        return Reply(False, ReplyCode.ALREADY_VOTED, sentence)
     options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
     option = next((one for one in options if command.offer_id in (None, one.offer_id)), None)
     if option is None:
         sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
-        return Reply(False, "unknown_offer", sentence)
+        return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence)
     await lock_standing(tx)
     taken_usd = await started_alone(tx, names, approval_break_glass.BREAK_GLASS, now - approval_break_glass.PERIOD)
     left_usd = approval_break_glass.left(policy, taken_usd)

@@ -24,6 +24,7 @@ from bot.rules.policy.tiers import Mandate
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
 from bot.rules.sessions.extension import gate
 from bot.rules.values.phrases import Verdict, read_amount
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
@@ -51,10 +52,10 @@ from ledger.queries.views import resolve
 
 NOT_WITHDRAWN = Verdict(
     False,
-    "not_withdrawn",
+    ReplyCode.NOT_WITHDRAWN,
     "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
 )
-UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
+UNKNOWN_BUTTON = Reply(False, ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
@@ -74,7 +75,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             command = await _in_place(ctx, tx, command, now)
             mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
             judged = _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now))
-            spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
+            spend = _spend(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
             room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
             if room is not None and not room.verdict.allowed:
                 reply = _reply(ask, room.verdict)
@@ -87,7 +88,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
             if spend is not None and room is not None:
                 await enforcement.reserved(ctx, tx, spend, room, now)
-                if room.verdict.code == "overridden":
+                if room.verdict.code == ReplyCode.OVERRIDDEN:
                     enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
     except StaleMove:
         return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
@@ -113,7 +114,9 @@ async def preview(ctx: Context, command: Decide) -> Reply:
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
     """How a call was answered whose process may have ended before it could say so; what followed since stands."""
     row = await noted_before(tx, [request_id], key, now - KEPT)
-    return None if row is None else Reply(True, row.data["code"], row.data["said"], {"request_id": request_id})
+    return (
+        None if row is None else Reply(True, ReplyCode(row.data["code"]), row.data["said"], {"request_id": request_id})
+    )
 
 
 def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
@@ -139,9 +142,11 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+        return Reply(
+            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
+        )
     ctx.hints.outbox.set()
     return _reply(ask, judged)
 
@@ -169,11 +174,13 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Man
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
-        return Verdict(False, "cloud_gone", sentence)
+        return Verdict(False, ReplyCode.CLOUD_GONE, sentence)
     about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
-        return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
+        return Verdict(
+            False, ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend."
+        )
     return judged
 
 
@@ -291,16 +298,16 @@ async def _apply(
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
         record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
-    if judged.code == "rejected":
+    if judged.code == ReplyCode.REJECTED:
         if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
         await effects.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
-    elif judged.code == "cancelled":
+    elif judged.code == ReplyCode.CANCELLED:
         await effects.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
         approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
         await tx.flush()
-        if judged.code == "first_of_two":
+        if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             said, subject = judged.sentence, ask.request.id
             record(tx, at=now, actor=actor, subject=subject, kind=EventKind.REQUEST_VOTE, reason=said, data=noted)

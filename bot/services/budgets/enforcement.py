@@ -11,6 +11,7 @@ from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import Line, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.context import Context
@@ -76,7 +77,7 @@ async def gate(
     """
     limits = await budget_limits.in_force(ctx, tx)
     if not limits:
-        return Room(Verdict(True, "ok", ""))
+        return Room(Verdict(True, ReplyCode.OK, ""))
     await lock_budgets(tx)
     lines = tuple(await _lines(ctx, tx, limits, spend.owner, spend.label, now))
     verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
@@ -84,7 +85,7 @@ async def gate(
         amount = confirmed(typed, spend.expected_usd)
         if amount is None:
             sentence = f"An administrator approves above a budget. {verdict.sentence}"
-            verdict = Verdict(True, "overridden", sentence)
+            verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
             verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)

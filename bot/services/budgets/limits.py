@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from bot.rules.budgets.budget import Period, problems, together
 from bot.rules.values.phrases import usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.notifications.paging import page_in
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
@@ -31,14 +32,14 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
     """Set a budget, or with no limit forget the one that was set; the operators are told. The policy file stays."""
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
-        return Reply(False, "bad_budget", f"{wrong.removeprefix('budgets: ')}.")
+        return Reply(False, ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_budgets(tx)
         before = (await budgets_set(tx)).get(scope, {}).get(str(period))
         if before is None and limit_usd is None:
             return Reply(
-                False, "unknown_budget", f"No {period} budget of {scope} was set; the policy file has its own."
+                False, ReplyCode.UNKNOWN_BUDGET, f"No {period} budget of {scope} was set; the policy file has its own."
             )
         await put_budget(tx, scope, str(period), limit_usd, actor.ref, now)
         said = f"{_amount(before)} to {_amount(limit_usd)}. {reason}".strip()
@@ -50,7 +51,7 @@ async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd:
     ctx.hints.outbox.set()
     held = ctx.policy.budgets.get(scope, {}).get(str(period))
     lower = f" The policy's {usd(held)} is lower and holds." if held is not None and held < (limit_usd or held) else ""
-    return Reply(True, "budget_set", f"The {period} budget of {scope} is {_amount(limit_usd)}.{lower}")
+    return Reply(True, ReplyCode.BUDGET_SET, f"The {period} budget of {scope} is {_amount(limit_usd)}.{lower}")
 
 
 def _amount(limit_usd: Decimal | None) -> str:

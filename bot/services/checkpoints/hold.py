@@ -8,6 +8,7 @@ from typing import assert_never
 
 from bot.rules.checkpoints import verification as rules
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
 from bot.services.grants import reopen
@@ -236,10 +237,12 @@ async def answer(ctx: Context, command: AnswerHold) -> Reply:
         data = {"session_id": session.id}
         rows = waiting(await open_instances_of_session(tx, session.id))
         if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
-            return Reply(False, "stale", "That is not how it stands any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
-        return Reply(True, "released", f"Session {short_id(session.id)}, {how} is ended now with its disk.", data)
+        return Reply(
+            True, ReplyCode.RELEASED, f"Session {short_id(session.id)}, {how} is ended now with its disk.", data
+        )
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, let_go)
     if reply.ok:

@@ -16,6 +16,7 @@ from bot.rules.checkpoints.verification import Newest, Place, Reported, Unverifi
 from bot.rules.nodes.checkins import Work
 from bot.rules.values.end_reason import NO_HEARTBEAT
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.nodes.checkins import heard_of
@@ -45,7 +46,7 @@ YEAR = timedelta(days=365)
 ANSWERED = frozenset({"asked"})
 
 #: Why a disk is kept without a look at any checkpoint.
-PRESERVED = Verdict(False, "preserved", "Its owner asked to keep its disk.")
+PRESERVED = Verdict(False, ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +117,7 @@ async def _look(ctx: Context, where: Place, row: Instance, node: Node | None, no
     try:
         found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
-        return Verdict(False, "unreachable", f"Its checkpoints cannot be looked at: {error}.")
+        return Verdict(False, ReplyCode.UNREACHABLE, f"Its checkpoints cannot be looked at: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None
     return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
 

@@ -14,6 +14,7 @@ from bot.rules.pricing.spend_limits import whole_micros
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.rules.values.phrases import hours as hours_said
 from bot.rules.values.phrases import read_amount, usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import accrue_stray
 from bot.services.grants import reservations
 from bot.services.instances import adoption_approval
@@ -64,7 +65,7 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
             return stray
         offer = _offer(stray, seen, now)
         judged = await adoption_approval.judge(ctx, tx, command, stray, offer, now)
-        if judged.verdict.code != "approved":
+        if judged.verdict.code != ReplyCode.APPROVED:
             if judged.verdict.allowed:
                 adoption_approval.back(tx, command, stray, judged, now)
             return Reply(judged.verdict.allowed, judged.verdict.code, judged.verdict.sentence)
@@ -78,16 +79,16 @@ async def _look(ctx: Context, stray: Stray) -> tuple[ObservedInstance, LabelRead
     """What its cloud shows of it now, and its label; or why it cannot be kept."""
     provider = ctx.providers.get(stray.cloud)
     if provider is None or provider.account != stray.account:
-        return Reply(False, "not_set_up", f"The account at {stray.cloud} where it runs is not set up here.")
+        return Reply(False, ReplyCode.NOT_SET_UP, f"The account at {stray.cloud} where it runs is not set up here.")
     try:
         seen = await provider.get(stray.ref)
     except ProviderError as error:
-        return Reply(False, "cloud_failed", f"{stray.cloud} cannot say how it stands: {error.message}.")
+        return Reply(False, ReplyCode.CLOUD_FAILED, f"{stray.cloud} cannot say how it stands: {error.message}.")
     if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
-        return Reply(False, "stale", f"{stray.cloud} does not show {stray.ref} any more.")
+        return Reply(False, ReplyCode.STALE, f"{stray.cloud} does not show {stray.ref} any more.")
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != stray.label:
-        return Reply(False, "not_ours", f"{stray.ref} does not carry the label that it was found by.")
+        return Reply(False, ReplyCode.NOT_OURS, f"{stray.ref} does not carry the label that it was found by.")
     return seen, label
 
 
@@ -96,24 +97,26 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
     stray = await stray_by_id(tx, command.stray)
     if stray is None:
         return Reply(
-            False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+            False, ReplyCode.UNKNOWN_ID, f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
         )
     done = await noted_before(tx, [stray.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer.
-        return Reply(True, "adopted", done.data["said"], {"session_id": done.data["session_id"]})
+        return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
     if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
-        return Reply(False, "stale", f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why.")
+        return Reply(
+            False, ReplyCode.STALE, f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why."
+        )
     return stray
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
-        return Reply(False, "not_an_approver", "Keeping it spends money, so an approver of the policy says it.")
+        return Reply(False, ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
     if not command.reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'training of last night'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
     if not 0 < command.hours <= ctx.policy.max_hours:
         most = hours_said(ctx.policy.max_hours)
-        return Reply(False, "bad_word", f"Say for how long, at most {most}; extend it later: --hours 2.")
+        return Reply(False, ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
     return None
 
 
@@ -221,7 +224,7 @@ def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal
         f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
         f"{hours_said(command.hours)}, at {usd(price_usd_h)} an hour."
     )
-    return Reply(True, "adopted", sentence, {"session_id": session_id})
+    return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
 
 
 def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:

@@ -23,6 +23,7 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap, whole_micros
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.market.codec import offer_to_json
@@ -105,11 +106,13 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     judged = verdict(policy, needed, said, facts, command.decider, now)
     spend = enforcement.Spend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
     room = enforcement.Room(judged)
-    if judged.code == "approved":
+    if judged.code == ReplyCode.APPROVED:
         room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
-        judged = Verdict(False, judged.code, f"{OWN if judged.code == 'requester' else judged.sentence}{_end(stray)}")
+        judged = Verdict(
+            False, judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(stray)}"
+        )
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 
@@ -123,7 +126,7 @@ def back(tx: Tx, command: Adopt, stray: Stray, judged: Judged, now: datetime) ->
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:
     """It is kept: tell the owners of budgets what it took, and write down a budget that was passed on purpose."""
     await enforcement.reserved(ctx, tx, judged.spend, judged.room, now)
-    if judged.room.verdict.code == "overridden":
+    if judged.room.verdict.code == ReplyCode.OVERRIDDEN:
         enforcement.overridden(tx, request, actor, judged.room, now)
 
 

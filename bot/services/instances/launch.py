@@ -36,7 +36,7 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import public_key
 from providers.contract import InstanceSpec, Offer, Provider
-from providers.errors import OutcomeUnknown, ProviderError, RateLimited
+from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
 #: For this long a rate limit before the send is waited out; after it, the next option is tried.
@@ -139,7 +139,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         return
     if not checked.ok:
         # Whatever it was, every other offer there would meet the same.
-        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked))
         return
     free = provider.capabilities.free
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)

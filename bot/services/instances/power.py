@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from bot.rules.instances.power import Order, judge
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.nodes import node_api
@@ -54,10 +55,10 @@ async def switch(ctx: Context, command: Switch) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session yet.")
+                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
             reply = await recovery_mode.told(tx, await order(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
@@ -68,13 +69,15 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     """The same inside a transaction that holds the family's lock."""
     data = {"session_id": session.id}
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
+        return Reply(
+            False, ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data
+        )
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer; what was ordered since then stands.
-        return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
+        return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
-        return Reply(False, "drift_unconfirmed", sentence, data)
+        return Reply(False, ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
     actor, key = command.decider.actor, command.key
     return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
 
@@ -99,7 +102,9 @@ async def give(
     row = rows[-1] if rows else None
     provider = ctx.providers.get(row.cloud) if row else None
     if row is None or provider is None:
-        return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
+        return Reply(
+            False, ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data
+        )
     facts = model.load(row.cloud)
     survival = facts.restarted if which is Order.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
@@ -108,7 +113,9 @@ async def give(
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence, data)
     if keep and not facts.stop_keeps_data:
-        return Reply(False, "stop_keeps_nothing", f"A stop at {row.cloud} keeps nothing that is on the machine.", data)
+        return Reply(
+            False, ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
+        )
     if which is Order.START:
         await _authority(tx, row, session, now)
     elif which is Order.STOP and row.wanted == Order.START:

@@ -17,6 +17,7 @@ from bot.rules.grammar.job_args import job_request
 from bot.rules.grammar.parser import GrammarError, parse, said
 from bot.rules.instances import file_mounts as instance_file_mounts
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import ssh_keys
 from ledger.kernel.job import JobRequest
 
@@ -105,13 +106,15 @@ def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument
         return JobDocument.model_validate({**defaults, **document.model_dump(exclude_unset=True)})
     except ValidationError as error:
         field = str(error.errors()[0]["loc"][0])
-        raise BadJob("bad_default", field, f"The policy's default for {field} is not what this field takes.") from error
+        raise BadJob(
+            ReplyCode.BAD_DEFAULT, field, f"The policy's default for {field} is not what this field takes."
+        ) from error
 
 
 class BadJob(ValueError):
     """A job that cannot be asked for: a stable `code`, the `field` that is wrong, and the sentence for people."""
 
-    def __init__(self, code: str, field: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, field: str, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
         self.field = field
@@ -136,7 +139,7 @@ def read_job(document: JobDocument, policy: Policy, command: str = "provision") 
     try:
         run = instance_file_mounts.before(document.file_mounts, job.run)
     except instance_file_mounts.BadMount as error:
-        raise BadJob("bad_mount", "file_mounts", str(error)) from error
+        raise BadJob(ReplyCode.BAD_MOUNT, "file_mounts", str(error)) from error
     return replace(job, run=run, public_key=_public_key(document.ssh_public_key))
 
 

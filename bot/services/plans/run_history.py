@@ -15,6 +15,7 @@ from typing import Any
 from bot.rules.grammar.run_words import workload, workload_of
 from bot.rules.sizing.run_time import finished_run
 from bot.rules.sizing.throughput import FinishedRun, say
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import ReadRuns
 from bot.services.runtime.commands import Reply
 from ledger.core.events import record
@@ -49,13 +50,13 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
         try:
             request, session = await resolve(tx, text)
         except LookupError as error:
-            return Reply(False, "unknown_id", f"{error}.")
+            return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     work = workload_of(JobRequest.from_json(request.job))
     if session is None or not session.gpu:
-        return Reply(False, "no_session", f"{short_id(request.id)} never had a machine, so it made nothing.")
+        return Reply(False, ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
         sentence = f"{short_id(session.id)} was asked for without words about its run; record it with them instead."
-        return Reply(False, "no_work", sentence)
+        return Reply(False, ReplyCode.NO_WORK, sentence)
     words = tuple(JobRequest.from_json(request.job).work)
     return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)
 
@@ -75,7 +76,7 @@ async def record_run(
     try:
         found = finished_run(workload(words), gpu, count, tokens_s)
     except ValueError as error:
-        return Reply(False, "no_prediction", str(error))
+        return Reply(False, ReplyCode.NO_PREDICTION, str(error))
     data: dict[str, Any] = {
         "gpu": gpu,
         "count": count,
@@ -92,7 +93,7 @@ async def record_run(
         f"Recorded: {say(found.measured_tokens_s)} tokens/s on {count}x {gpu}, {share:.0%} of what was predicted. "
         "Plans are corrected by it from now on."
     )
-    return Reply(True, "recorded", sentence)
+    return Reply(True, ReplyCode.RECORDED, sentence)
 
 
 async def measured_runs(db: Database) -> tuple[MeasuredRun, ...]:

@@ -10,6 +10,7 @@ from bot.rules.policy import consumers
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.plans import planner
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Provision, Reply
@@ -56,7 +57,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
             return Reply(
                 False,
-                "too_many_open",
+                ReplyCode.TOO_MANY_OPEN,
                 f"You have {plural(ctx.policy.max_open_requests_per_user, 'request')} waiting already; "
                 "let one be decided or cancel it first (/gpu list).",
             )
@@ -94,33 +95,37 @@ async def submit(ctx: Context, command: Provision) -> Reply:
 def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
     clouds = job.candidates or tuple(ctx.providers)
     sentence = f"Request {short_id(request_id)}: asking {', '.join(clouds)} for offers."
-    return Reply(True, "submitted", sentence, {"request_id": request_id})
+    return Reply(True, ReplyCode.SUBMITTED, sentence, {"request_id": request_id})
 
 
 def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply | None:
     """What can be refused without asking anybody: the same checks and sentences at every door."""
     if not clouds:
-        return Reply(False, "no_clouds", "No cloud is set up here; gpu-shopper doctor says which settings are missing.")
+        return Reply(
+            False, ReplyCode.NO_CLOUDS, "No cloud is set up here; gpu-shopper doctor says which settings are missing."
+        )
     unknown = [name for name in job.candidates if name not in clouds]
     if job.candidates and len(unknown) == len(job.candidates):
         return Reply(
-            False, "unknown_cloud", f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}."
+            False,
+            ReplyCode.UNKNOWN_CLOUD,
+            f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}.",
         )
     if not 1 <= job.gpu.count_min <= job.gpu.count_max <= policy.max_gpus:
-        return Reply(False, "gpu_count", f"Ask for 1 to {plural(policy.max_gpus, 'GPU')}, as in 4xA100-80GB.")
+        return Reply(False, ReplyCode.GPU_COUNT, f"Ask for 1 to {plural(policy.max_gpus, 'GPU')}, as in 4xA100-80GB.")
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
         return Reply(
-            False, "offer_elsewhere", f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
+            False, ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
         )
     verdict = hours_cap.check(job.hours, Decimal(0), policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
     if len(job.reason) > policy.max_reason_chars:
         sentence = f"The reason has {len(job.reason)} characters; {policy.max_reason_chars} is the most."
-        return Reply(False, "reason_too_long", sentence)
+        return Reply(False, ReplyCode.REASON_TOO_LONG, sentence)
     for amount, word in ((job.budget_cap_usd, "max"), (job.max_price_usd_h, "price")):
         if amount is not None and not (amount.is_finite() and amount > 0):
-            return Reply(False, "bad_amount", f"{word} must be an amount above zero, as in {word}=$50.")
+            return Reply(False, ReplyCode.BAD_AMOUNT, f"{word} must be an amount above zero, as in {word}=$50.")
     if job.min_reliability is not None and not (job.min_reliability.is_finite() and 0 <= job.min_reliability <= 1):
-        return Reply(False, "bad_reliability", "reliability lies between 0 and 1, as in reliability=0.98.")
+        return Reply(False, ReplyCode.BAD_RELIABILITY, "reliability lies between 0 and 1, as in reliability=0.98.")
     return None

@@ -10,6 +10,7 @@ from bot.rules.approvals.decision import plan
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments, approvers, escalation, hours_used, reservations
@@ -47,10 +48,10 @@ async def extend(ctx: Context, command: Extend) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session whose time could be extended.")
+                return Reply(False, ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
             reply = await recovery_mode.told(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
         ctx.hints.sessions.set()
         ctx.hints.outbox.set()
@@ -59,7 +60,9 @@ async def extend(ctx: Context, command: Extend) -> Reply:
 
 async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: datetime) -> Reply:
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return Reply(False, "not_yours", "Only its owner, a fallback contact or an approver can extend this session.")
+        return Reply(
+            False, ReplyCode.NOT_YOURS, "Only its owner, a fallback contact or an approver can extend this session."
+        )
     known = await by_inbox_key(tx, command.key)
     if known is not None:
         return _asked(known)
@@ -70,16 +73,22 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     held = next(iter(hold.waiting(rows)), None)
     deadline = held.gate_until if held else session.deadline
     if (held is None and session.state not in EXTENDABLE) or deadline is None:
-        return Reply(False, "not_running", f"Session {short_id(session.id)} is {session.state}; it has no end to move.")
+        return Reply(
+            False, ReplyCode.NOT_RUNNING, f"Session {short_id(session.id)} is {session.state}; it has no end to move."
+        )
     seen = command.seen_end_s in (None, int(deadline.timestamp())) if held else None
     if not (end_of_session.same_end(session, command.seen_end_s) if seen is None else seen):
-        return Reply(False, "stale", "The end was moved since that message; nothing was changed.")
+        return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.")
     row = rows[-1]
     provider = ctx.providers.get(row.cloud)
     if provider is None:
-        return Reply(False, "cloud_gone", f"{row.cloud} is not set up here any more, so nothing can be extended there.")
+        return Reply(
+            False, ReplyCode.CLOUD_GONE, f"{row.cloud} is not set up here any more, so nothing can be extended there."
+        )
     if provider.capabilities.batch:
-        return Reply(False, "cannot_extend", f"A run at {row.cloud} ends by the timeout that it was pushed with.")
+        return Reply(
+            False, ReplyCode.CANNOT_EXTEND, f"A run at {row.cloud} ends by the timeout that it was pushed with."
+        )
     verdict = hours_cap.check(command.hours, await _already(tx, session, row, now), ctx.policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
@@ -87,7 +96,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
         return await _keep(tx, session, command, deadline, now)
     if command.only_inside:
         sentence = "That is not inside the time and the amount that were approved; ask for an extension."
-        return Reply(False, "outside", sentence)
+        return Reply(False, ReplyCode.OUTSIDE, sentence)
     return await _ask(ctx, tx, session, row, command, now)
 
 
@@ -126,7 +135,7 @@ async def _keep(tx: Tx, session: Session, command: Extend, deadline: datetime, n
 
 def _kept(session: Session, said: str, end: datetime | None) -> Reply:
     at = f"{end:%Y-%m-%d %H:%M} UTC" if end else "a time that is not fixed now"
-    return Reply(True, "kept", f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
+    return Reply(True, ReplyCode.KEPT, f"Session {short_id(session.id)} now ends at {at}: {said}", {"ends_at": end})
 
 
 async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
@@ -141,14 +150,14 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     gate = extension.gate(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
-        return Reply(False, "reason_needed", f'{gate} Say why: {again} for="…".')
+        return Reply(False, ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
     if len(reason) > ctx.policy.max_reason_chars:
         sentence = f"The reason has {len(reason)} characters; {ctx.policy.max_reason_chars} is the most."
-        return Reply(False, "reason_too_long", sentence)
+        return Reply(False, ReplyCode.REASON_TOO_LONG, sentence)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
-        return Reply(False, "already_asked", sentence, {"request_id": waiting[0].id})
+        return Reply(False, ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
@@ -193,7 +202,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
 def _asked(request: Request) -> Reply:
     more, short = say_hours(JobRequest.from_json(request.job).hours), short_id(request.id)
     sentence = f"Request {short} for {more} more is shown to those who decide; the end stands until then."
-    return Reply(True, "asked", sentence, {"request_id": request.id})
+    return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
 
 
 async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime) -> None:

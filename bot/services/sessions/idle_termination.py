@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from bot.rules.nodes.checkins import Cut, Watched, cut, deaf
 from bot.rules.values.end_reason import NO_HEARTBEAT
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
 from bot.services.nodes.checkins import heard_of
@@ -116,12 +117,12 @@ async def spare(ctx: Context, command: Spare) -> Reply:
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.cut_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return Reply(False, "stale", "That end does not stand any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
         await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
         sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
-        return Reply(True, "kept", sentence, data)
+        return Reply(True, ReplyCode.KEPT, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)
     if reply.ok:

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from bot.rules.instances.power import Order
 from bot.rules.values.end_reason import COMPLETED, WORK_FAILED
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import cost_now
 from bot.services.checkpoints import hold
@@ -41,7 +42,7 @@ from ledger.queries.views import (
 )
 from providers.profiles import model
 
-NO_SESSION = Reply(False, "no_session", "That request has no session yet; cancel it with /gpu cancel.")
+NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet; cancel it with /gpu cancel.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
             rows = await open_instances_of_session(tx, session.id)
             view = await session_view(tx, session.id)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     held = hold.waiting(rows)
     if session.state not in ENDABLE_SESSION and not held:
         return _ending_already(session.id, session.state)
@@ -128,11 +129,11 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
-                return Reply(False, "no_session", "That request has no session yet.")
+                return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
             stop = Switch(command.session, command.decider, Order.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {short_id(session.id)}: its stop was ordered then."
-            reply = Reply(True, "ordered", already, {"session_id": session.id}) if before else None
+            reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
             reply = reply or await _standing_still(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
             if reply.ok and before is None:
@@ -148,13 +149,13 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
                     key=command.key,
                 )
     except LookupError as error:
-        reply = Reply(False, "unknown_id", f"{error}.")
+        reply = Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if not reply.ok:
         return replace(reply, sentence=f"The disk cannot be kept. {reply.sentence} {hint}")
     ctx.hints.instances.set()
     ctx.hints.outbox.set()
     longer = "Its disk stays after that too, up to 7 days, as long as what was approved and is left pays for it."
-    return replace(reply, code="preserving", sentence=f"{how}. {reply.sentence} {longer}")
+    return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence} {longer}")
 
 
 async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done) -> Reply | None:
@@ -169,7 +170,7 @@ async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done)
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return None  # The order is refused in its own words.
     stands = "Its stop is under way." if stopping else "It is stopped already."
-    return Reply(True, "ordered", f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
+    return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
 
 async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:
@@ -184,15 +185,17 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             if not await authorization.may_act(tx, ctx.policy, session, facts):
                 return _not_yours(session)
             if not end_of_session.same_end(session, command.seen_end_s) and session.state in ENDABLE_SESSION:
-                return Reply(False, "stale", "The end was moved since that message; nothing was changed.", data)
+                return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
             if command.seen_end_s is not None and hold.waiting(held):
                 # A button of a message before the end: whoever clicked it has not read that nothing is saved.
-                return Reply(False, "stale", "Its end waits for a checkpoint; answer the message about that.", data)
+                return Reply(
+                    False, ReplyCode.STALE, "Its end waits for a checkpoint; answer the message about that.", data
+                )
             if await hold.release(ctx, tx, held, facts.actor, now):
                 ctx.hints.instances.set()
                 said = f"Session {short_id(session.id)} is ended now, without a verified checkpoint."
-                return Reply(True, "released", said, data)
+                return Reply(True, ReplyCode.RELEASED, said, data)
             own = session.owner in await authorization.mine(tx, ctx.policy, facts.actor)
             if own:
                 await amend(tx, Session, session.id, preserve=False)  # Whose data it is wants nothing kept now.
@@ -202,7 +205,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
             reply = await recovery_mode.told(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove as stale:
         return _ending_already(stale.row_id, SessionState(stale.now))
     ctx.hints.instances.set()
@@ -218,15 +221,15 @@ def _ordered(ctx: Context, session_id: str, clouds: Collection[str], *, unsaved:
         confirmed = f"what it saves is looked for first, and a second order ends it without; {confirmed}"
     lost = "".join(f" {model.load(cloud).over}" for cloud in clouds).rstrip()
     said = f"The end of session {short_id(session_id)} is ordered; {confirmed}.{lost}"
-    return Reply(True, "terminating", said, {"session_id": session_id})
+    return Reply(True, ReplyCode.TERMINATING, said, {"session_id": session_id})
 
 
 def _not_yours(session: Session) -> Reply:
     data = {"session_id": session.id}
-    return Reply(False, "not_yours", "Only its owner or an approver can end this session.", data)
+    return Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver can end this session.", data)
 
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:
     over = state in (SessionState.TERMINATED, SessionState.FAILED)
     word = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
-    return Reply(False, "already_ending", f"Session {short_id(session_id)} {word}.", {"session_id": session_id})
+    return Reply(False, ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {word}.", {"session_id": session_id})
