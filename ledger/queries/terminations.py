@@ -11,6 +11,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, NotificationState, SessionState
 from ledger.models import Event, GrantRow, Instance, Notification, Session
@@ -61,7 +62,10 @@ async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict
         .join(GrantRow, GrantRow.id == Instance.grant_id)
         .where(Instance.id.in_(list(instance_ids)))
         .where(
-            or_(Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]), Session.end_code == "lost")
+            or_(
+                Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]),
+                Session.end_code == EndReason.LOST,
+            )
         )
     )
     found = {}

@@ -22,6 +22,7 @@ from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
@@ -34,8 +35,6 @@ from providers.capabilities import Capabilities
 
 #: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
 LONGEST = timedelta(days=7)
-#: The end of a machine that is billed above what was approved.
-TOO_DEAR = "billed_above_cap"
 KIND = NotificationKind.SESSION_HELD
 #: The message to those who are asked when the owner does not answer.
 ASKED = "asked"
@@ -107,7 +106,10 @@ async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Ca
 async def too_dear(tx: Tx, row: Instance) -> bool:
     """Whether the machine is billed above what was approved: holding it would go on with that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
-    return row.outcome_code == TOO_DEAR or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
+    return (
+        row.outcome_code == EndReason.BILLED_ABOVE_CAP
+        or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
+    )
 
 
 def disk_rate(row: Instance) -> Decimal:

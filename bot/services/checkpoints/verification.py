@@ -14,7 +14,6 @@ from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
 from bot.rules.checkpoints.verification import Newest, Place, Reported, Unverified
 from bot.rules.nodes.checkins import Work
-from bot.rules.values.end_reason import NO_HEARTBEAT
 from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -26,6 +25,7 @@ from ledger.core.locks import lock_family
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.nodes import node_of
@@ -43,7 +43,7 @@ EARLIER = timedelta(minutes=1)
 #: An approved extension may keep a disk for longer than anybody's silence does.
 YEAR = timedelta(days=365)
 #: Ends that people order at once. Its owner orders one knowing that the disk goes; nobody else can know that.
-ANSWERED = frozenset({"asked"})
+ANSWERED = frozenset({EndReason.ASKED})
 
 #: Why a disk is kept without a look at any checkpoint.
 PRESERVED = Verdict(False, ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
@@ -127,7 +127,7 @@ def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:
 
     An agent that fell silent tells nothing of the job beside it, unless that is what the machine is ended for.
     """
-    if row.outcome_code == NO_HEARTBEAT:
+    if row.outcome_code == EndReason.NO_HEARTBEAT:
         return node.at
     paused_at = row.billing_until or row.trouble_at
     return paused_at if paused_at is not None or row.status == InstanceStatus.RUNNING else node.at

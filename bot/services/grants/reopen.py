@@ -10,12 +10,20 @@ from bot.services.notifications import end_of_session
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Request, Session
 from ledger.queries.lookups import grants_of_session, instances_of_session, override_of, session_of
 from ledger.queries.overspend import undecided
+
+#: Why a session that waits for a launch is over, by what its request became.
+_UNDECIDED = {
+    RequestState.REJECTED: EndReason.REJECTED,
+    RequestState.CANCELLED: EndReason.CANCELLED,
+    RequestState.EXPIRED: EndReason.EXPIRED,
+}
 
 
 async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
@@ -62,7 +70,7 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
 
 
-async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str, now: datetime) -> None:
+async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence: str, now: datetime) -> None:
     """A session whose request will not be approved again has failed; it holds nothing at any cloud.
 
     When it had a machine, what took that away is why it is over.
@@ -119,5 +127,5 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
                     "decided_by": actor.ref,
                 },
             )
-            await end_waiting_session(tx, relative.id, str(to), sentence, now)
-    await end_waiting_session(tx, request.id, str(to), sentence, now)
+            await end_waiting_session(tx, relative.id, _UNDECIDED[to], sentence, now)
+    await end_waiting_session(tx, request.id, _UNDECIDED[to], sentence, now)

@@ -11,6 +11,7 @@ from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
@@ -20,7 +21,7 @@ from ledger.queries.lookups import instances_of_session, next_numbers, options_o
 from ledger.queries.session_costs import booked
 
 #: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
-NEVER_REPLACED = frozenset({"billed_above_cap"})
+NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
 
 
 async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:

@@ -22,6 +22,7 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.checkpoint_step import BEHIND
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request, Session
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 async def end_session(
-    ctx: Context, tx: Tx, session_id: str, code: str, sentence: str, actor: Actor, now: datetime
+    ctx: Context, tx: Tx, session_id: str, code: EndReason, sentence: str, actor: Actor, now: datetime
 ) -> None:
     """Order the end of a session and of everything it holds. Raises `StaleMove` when it is ending already.
 

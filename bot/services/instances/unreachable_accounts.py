@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.values import end_reason
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import accrue_stray
@@ -26,6 +25,7 @@ from ledger.core.locks import lock_families, lock_stray
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, StrayState
 from ledger.models import Instance, Session, Stray
@@ -173,7 +173,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reas
             tx, Stray, row.id, StrayState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
         )
         return
-    code, sentence = end_reason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
+    code, sentence = EndReason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     alone = [one.id for one in await open_instances_of_session(tx, session.id)] == [row.id]
     if alone and session.state in ENDABLE_SESSION:

@@ -31,6 +31,7 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
@@ -239,7 +240,7 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
         claim=held.token,
         values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
     )
-    await reopen.end_waiting_session(tx, request.id, "no_offer", sentence, now)
+    await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
 
 def _answer(answer: CloudAnswer) -> dict[str, object]:

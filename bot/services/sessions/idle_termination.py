@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from bot.rules.nodes.checkins import Cut, Watched, cut, deaf
-from bot.rules.values.end_reason import NO_HEARTBEAT
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
@@ -25,6 +24,7 @@ from ledger.core.events import record
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
@@ -69,7 +69,7 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
         ready_at = session.ready_at or session.created_at
         watched = Watched(request.job.get("workload", ""), ready_at, listening_at, session.spared_until)
         found = cut(ctx.policy, heard_of(node), watched, now)
-        if found is not None and found.code == NO_HEARTBEAT and is_deaf:
+        if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
         if session.cut_at is not None and (found is None or found.code != session.cut_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from bot.rules.instances.power import Order
-from bot.rules.values.end_reason import COMPLETED, WORK_FAILED
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import cost_now
@@ -24,6 +23,7 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
@@ -78,7 +78,7 @@ async def status(ctx: Context, text: str) -> Status:
 
 async def terminate(ctx: Context, command: Terminate) -> Reply:
     """End a session now. Its owner may, and approvers may; what it cost is booked when its end is proved."""
-    return await _end(ctx, command, "asked", command.reason.strip() or "Ended on request.")
+    return await _end(ctx, command, EndReason.ASKED, command.reason.strip() or "Ended on request.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ async def done(ctx: Context, command: Done) -> Reply:
     if command.preserve:
         return await _preserve(ctx, command)
     sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
-    return await _end(ctx, command, COMPLETED if command.succeeded else WORK_FAILED, sentence)
+    return await _end(ctx, command, EndReason.COMPLETED if command.succeeded else EndReason.WORK_FAILED, sentence)
 
 
 async def _preserve(ctx: Context, command: Done) -> Reply:
@@ -173,7 +173,7 @@ async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done)
     return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
 
-async def _end(ctx: Context, command: Terminate | Done, code: str, sentence: str) -> Reply:
+async def _end(ctx: Context, command: Terminate | Done, code: EndReason, sentence: str) -> Reply:
     facts = command.decider
     now = ctx.clock.now()
     try:

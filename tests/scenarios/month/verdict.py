@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from statistics import median
 
-from bot.rules.values.end_reason import WRONG_GPUS
 from bot.services.audit import invariants
 from bot.services.audit.invariants.money import SPENT
 from bot.services.billing import true_up
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request
@@ -169,9 +169,9 @@ def _kills(verdict: Verdict, books: Books, true: True_, injector: Injector) -> N
         if row.reachable_at is None or row.terminate_asked_at is None or row.outcome_code in DUE_ENDS:
             continue
         key = (row.cloud, str(row.ref))
-        was_right = row.outcome_code == WRONG_GPUS and key in true and fits(row, true[key])
+        was_right = row.outcome_code == EndReason.WRONG_GPUS and key in true and fits(row, true[key])
         broke = set(injector.disturbed.get(key, ())) - RAISES
-        if was_right or (not broke and row.outcome_code not in (WRONG_GPUS, "billed_above_cap")):
+        if was_right or (not broke and row.outcome_code not in (EndReason.WRONG_GPUS, "billed_above_cap")):
             verdict.broken.append(f"killed: {row.cloud} {row.ref} of {row.id}: {row.outcome_code}: {row.outcome}")
 
 
