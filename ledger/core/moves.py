@@ -22,7 +22,9 @@ from ledger.kernel.states import (
     State,
     StrayState,
     announced,
+    claim_goes_on,
     is_terminal,
+    nothing_due,
     reachable,
     sources,
 )
@@ -86,6 +88,7 @@ async def move(
 
     The WHERE clause comes from the table of legal moves, narrowed by `only_from`, `version` (the row's version that
     the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal.
+    A claim ends with the move, unless `claim_goes_on` in the new state; where `nothing_due`, no job looks again.
     Raises `StaleMove` when the row has moved on, `IllegalMove` when it could never have come here, `LookupError` for an
     unknown id.
     """
@@ -104,7 +107,7 @@ async def move(
         where.append(model.version == version)
     if claim is not None:
         where.append(model.claim_token == claim)  # type: ignore[attr-defined] # Checked above.
-    changed = {"state": to, "version": model.version + 1, **(values or {})}
+    changed = {"state": to, "version": model.version + 1, **_freed(to), **(values or {})}
     row = (
         await tx.execute(
             update(model).where(*where).values(changed).returning(model).execution_options(populate_existing=True)
@@ -126,6 +129,14 @@ async def move(
     for kind in announced(to):
         await _announce(tx, row, to, kind, at)
     return row
+
+
+def _freed(to: State) -> dict[str, Any]:
+    """The columns by which a claim ends with the move, and by which no job looks again where nothing is left to do."""
+    if isinstance(to, GrantState | StrayState):
+        return {}
+    freed: dict[str, Any] = {} if claim_goes_on(to) else {"claim_token": None, "claim_until": None}
+    return freed | ({"due_at": None} if nothing_due(to) else {})
 
 
 def _evidence(proof: ProofOfEnd | None) -> dict[str, Any]:

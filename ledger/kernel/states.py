@@ -122,6 +122,20 @@ LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
 
 
+#: A claim goes on through a move into one of these: the create is called under it, and the scheduler looks at a
+#: session whatever it does. With every other move it is over.
+CLAIM_GOES_ON: dict[type[State], frozenset[State]] = {
+    SessionState: frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED}),
+    InstanceState: frozenset({_I.SENDING}),
+}
+#: No job looks again at a row in one of these.
+NOTHING_DUE: dict[type[State], frozenset[State]] = {
+    RequestState: frozenset({_R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED, _R.UNAVAILABLE}),
+    SessionState: frozenset({_S.TERMINATING, _S.TERMINATED, _S.FAILED}),
+    InstanceState: frozenset({_I.GONE, _I.REJECTED, _I.TOMBSTONE}),
+}
+
+
 class NotificationKind(StrEnum):
     """What people read. The value is the stable name in the database and in `docs/`."""
 
@@ -194,6 +208,16 @@ def sources(to: State) -> frozenset[State]:
 def is_terminal(state: State) -> bool:
     """True when nothing may leave `state`."""
     return not LEGAL[type(state)][state]
+
+
+def claim_goes_on(to: State) -> bool:
+    """Whether the work under a claim goes on after a move into `to`."""
+    return to in CLAIM_GOES_ON.get(type(to), ())
+
+
+def nothing_due(to: State) -> bool:
+    """Whether no job looks again at a row that moved into `to`."""
+    return to in NOTHING_DUE.get(type(to), ())
 
 
 def announced(to: State) -> tuple[NotificationKind, ...]:

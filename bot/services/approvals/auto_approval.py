@@ -96,7 +96,6 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
             "decided_at": now,
             "decided_by": actor.ref,
             "outcome": "",
-            "due_at": None,
         },
     )
     spend = _spend(ctx, request, option)

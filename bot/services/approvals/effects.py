@@ -45,9 +45,6 @@ async def close(
             "outcome": sentence,
             "decided_at": now,
             "decided_by": actor.ref,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     await reopen.close_family(tx, ask.request, to, sentence, now, actor)
@@ -77,9 +74,6 @@ async def approved(
             "decided_at": now,
             "decided_by": actor.ref,
             "outcome": "",
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     if ask.option is None:

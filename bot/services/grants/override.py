@@ -69,6 +69,6 @@ async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, 
     """What was decided needs no override: the question about more hours is over, and its message says so."""
     override = await override_of(tx, request_id)
     if override is not None and override.state is RequestState.PENDING:
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         to = RequestState.CANCELLED
         await move(tx, Request, override.id, to, at=now, actor=actor, reason=sentence, values=closed)

@@ -54,8 +54,6 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
         values={
             "outcome": sentence,
             "due_at": now,
-            "claim_token": None,
-            "claim_until": None,
             "decided_at": None,
             "decided_by": None,
             "failed_machines": machines,
@@ -88,14 +86,14 @@ async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence
             actor=SYSTEM,
             reason=sentence,
             only_from=frozenset({SessionState.QUEUED}),
-            values={"end_code": code, "end_reason": sentence, "ended_at": now, "due_at": None},
+            values={"end_code": code, "end_reason": sentence, "ended_at": now},
         )
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
     """A session that ends needs no more time and no other figure: withdraw what was asked and is not decided."""
     for asked in await undecided(tx, request_id, ABOUT_SESSION):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
 
 
@@ -120,9 +118,6 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
                 reason=sentence,
                 values={
                     "outcome": sentence,
-                    "due_at": None,
-                    "claim_token": None,
-                    "claim_until": None,
                     "decided_at": now,
                     "decided_by": actor.ref,
                 },

@@ -63,5 +63,5 @@ async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, 
                 actor=actor,
                 reason=sentence,
                 only_from=frozenset({InstanceState.READY}),
-                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                values={"outcome": sentence},
             )

@@ -290,7 +290,7 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     tx.add_all(votes)
     await tx.flush()
     approval = votes[-1]
-    decided = {"decided_at": now, "decided_by": command.decider.actor.ref, "due_at": None}
+    decided = {"decided_at": now, "decided_by": command.decider.actor.ref}
     by = command.decider.actor
     await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
     grant = GrantRow(

@@ -78,9 +78,6 @@ async def _close(
         values = {
             "end_code": ended_by,
             "end_reason": sentence,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         }
         await move(
             tx, Session, session.id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=sentence, values=values

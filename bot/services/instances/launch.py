@@ -254,7 +254,7 @@ async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
             at=now,
             actor=SYSTEM,
             reason=sentence,
-            values={"outcome": sentence, "due_at": now, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence, "due_at": now},
         )
     ctx.hints.instances.set()
 
@@ -301,9 +301,6 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
             "outcome": sentence,
             "outcome_code": code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 

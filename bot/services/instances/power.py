@@ -261,7 +261,7 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
     return True
 
 
-_DONE = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
+_DONE = {"wanted": None, "wanted_at": None, "due_at": None}
 
 
 async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
@@ -270,7 +270,7 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     Whoever confirmed the cost while its pause was under way was told that it goes on, so it starts again.
     """
     if row.state is InstanceState.STOPPED:
-        await amend(tx, Instance, row.id, version=row.version, **_DONE)
+        await amend(tx, Instance, row.id, version=row.version, claim_token=None, claim_until=None, **_DONE)
         return
     await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)

@@ -41,7 +41,7 @@ async def end_session(
 
     What was never sent is withdrawn; what is live is ordered to end; what is unclear is ended when it is found.
     """
-    values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+    values = {"end_code": code, "end_reason": sentence}
     session = await move(
         tx,
         Session,
@@ -61,7 +61,7 @@ async def end_session(
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
     await settle(ctx, tx, session_id, now)
 

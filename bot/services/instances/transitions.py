@@ -63,8 +63,6 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "unbilled_at": None if bills_gpu(seen.status, capabilities.billing) else now,
             "outcome": "",
             "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
@@ -144,8 +142,6 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
             "outcome": sentence,
             "terminate_asked_at": now,
             "due_at": now,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 
@@ -197,9 +193,6 @@ async def gone(
             **since,
             "outcome_code": code,
             "outcome": sentence,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     if code == EndReason.LOST:
@@ -235,7 +228,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 
 
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
-    values = {"ended_at": now, "end_code": code, "end_reason": sentence, "due_at": None}
+    values = {"ended_at": now, "end_code": code, "end_reason": sentence}
     await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
 
 

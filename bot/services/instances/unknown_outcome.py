@@ -100,9 +100,6 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
             "outcome": sentence,
             "outcome_code": OutcomeUnknown.code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     session = await tx.get_one(Session, instance.session_id, populate_existing=True)

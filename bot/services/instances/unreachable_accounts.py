@@ -181,10 +181,9 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reas
         await tell_ended_by(tx, session, actor, sentence, now)
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if row.state is InstanceState.UNKNOWN:
-        over = {"outcome": sentence, "outcome_code": code, "ended_at": now, "due_at": None}
-        free = {"claim_token": None, "claim_until": None}
+        over = {"outcome": sentence, "outcome_code": code, "ended_at": now}
         to = InstanceState.TOMBSTONE
-        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values={**over, **free})
+        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values=over)
         await settle(ctx, tx, session.id, now)
         return
     if row.state is not InstanceState.TERMINATING:  # Another machine of the session goes on.

@@ -63,7 +63,7 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
             reason=sentence,
             claim=held.token,
             only_from=frozenset({RequestState.PENDING}),
-            values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence},
         )
     except StaleMove:
         return  # Somebody decided at this moment.

@@ -162,8 +162,6 @@ async def _offer(
             "chosen_option_id": None,
             "expires_at": quote.expires_at,
             "due_at": due_at,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     if judged.allowed:
@@ -238,7 +236,7 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
         actor=SYSTEM,
         reason=sentence,
         claim=held.token,
-        values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+        values={"outcome": sentence},
     )
     await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
@@ -312,7 +310,7 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
                 actor=SYSTEM,
                 reason=sentence,
                 claim=held.token,
-                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                values={"outcome": sentence},
             )
             await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)
     except StaleMove:

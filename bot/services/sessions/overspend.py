@@ -172,7 +172,7 @@ def _costs(asked: Request, figure_usd: Decimal, course: Course, now: datetime) -
 
 async def _withdraw(tx: Tx, asked: Question, now: datetime) -> None:
     said = "It will cost what was approved after all."
-    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref, "due_at": None}
+    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref}
     await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=SCHEDULER, reason=said, values=closed)
 
 
