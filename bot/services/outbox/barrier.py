@@ -22,15 +22,6 @@ from ledger.queries.terminations import Said, unheard
 HEARD_WITHIN = timedelta(seconds=10)
 #: Where the gate came to an end that its people did not read before.
 _LAST_WORD = frozenset({CheckpointStep.RELEASED, CheckpointStep.DESTROYED})
-#: What is said of an end, beside a reply that names who ordered it.
-_OF_AN_END = frozenset(
-    {
-        NotificationKind.SESSION_INTERRUPTED,
-        NotificationKind.SESSION_ENDING,
-        NotificationKind.SESSION_UNATTENDED,
-        NotificationKind.SESSION_HELD,
-    }
-)
 
 
 async def told_by(tx: Tx, row: Instance, now: datetime) -> datetime | None:
@@ -67,8 +58,8 @@ def _over(row: Instance) -> datetime | None:
 async def heard(tx: Tx, notification: Notification, now: datetime) -> bool:
     """An attempt to tell was made: ends that waited for it are due. True when one is."""
     kind, session_id = notification.kind, notification.subject.partition("/")[0]
-    reply = kind is NotificationKind.REPLY and notification.subject.endswith(interruption.ENDED_BY)
-    if kind not in _OF_AN_END and not reply:
+    other_reply = kind is NotificationKind.REPLY and not notification.subject.endswith(interruption.ENDED_BY)
+    if not kind.delays_termination or other_reply:
         return False
     woken = False
     for row in await open_instances_of_session(tx, session_id):

@@ -134,8 +134,11 @@ def wanted_notifications(row: Any, to: State) -> set[tuple[str, str, str]]:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_claim_ends_with_a_move_and_what_is_over_is_not_due(shared: Database) -> None:
-    create_or_deadline = {InstanceState: {"sending"}, SessionState: {"queued", "provisioning", "running", "stopped"}}
-    over = {
+    create_or_deadline: dict[type[State], set[str]] = {
+        InstanceState: {"sending"},
+        SessionState: {"queued", "provisioning", "running", "stopped"},
+    }
+    over: dict[type[State], set[str]] = {
         RequestState: {"approved", "rejected", "cancelled", "expired", "unavailable"},
         SessionState: {"terminating", "terminated", "failed"},
         InstanceState: {"gone", "rejected", "tombstone"},

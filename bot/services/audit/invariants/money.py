@@ -57,7 +57,7 @@ def _budgets(books: Books) -> list[Violation]:
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         # What a cloud charged beyond its own price is no spend that somebody let pass.
-        if entry.kind in SPENT and entry.kind is not EntryKind.TRUE_UP and entry.session_id:
+        if entry.kind in SPENT and entry.kind != EntryKind.TRUE_UP and entry.session_id:
             spent[entry.session_id] += _signed(entry)
     found = []
     for session in books.sessions:

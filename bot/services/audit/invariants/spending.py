@@ -58,7 +58,7 @@ def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
     """Whether an accrual stood when the grant was made. An extension comes on top of what was spent until then."""
     return (
         grant.kind != GrantKind.EXTEND
-        and entry.kind is EntryKind.ACCRUE
+        and entry.kind == EntryKind.ACCRUE
         and entry.session_id == grant.session_id
         and entry.at <= grant.created_at
     )
