@@ -220,7 +220,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "request_id": "The id of the request.",
     "requester": "Who asked.",
     "required": "How many approvals are needed.",
-    "resources": "The machine.",
+    "resources": "Which GPUs, and how much disk.",
     "InstanceManifest.resources": "What the recommended offer gives; null when nothing fits.",
     "risk_usd": "What the ranking adds to the expected total for the risk that the machine is lost.",
     "rows": "The cells of each row.",
@@ -335,15 +335,30 @@ PARAMETERS: Final[Mapping[str, str]] = {
 }
 
 
+#: What the framework writes after the description of a field.
+_AFTER: Final = ("default", "examples")
+
+
 def explain(document: dict[str, Any]) -> None:
-    """Write the meanings into an OpenAPI document, where a field or a parameter does not say its own."""
+    """Write the meanings into an OpenAPI document, where a field or a parameter does not say its own.
+
+    Each is written where the framework writes one that a field says itself, so that it can move there unseen.
+    """
     for name, schema in document["components"]["schemas"].items():
         for field, told in schema.get("properties", {}).items():
             meaning = FIELDS.get(f"{name}.{field}", FIELDS.get(field))
-            if meaning:
-                told.setdefault("description", meaning)
+            if meaning and "description" not in told:
+                after = {key: told.pop(key) for key in _AFTER if key in told}
+                told.update(description=meaning, **after)
     for methods in document["paths"].values():
         for operation in methods.values():
             for parameter in operation.get("parameters", ()):
-                if parameter["name"] in PARAMETERS:
-                    parameter.setdefault("description", PARAMETERS[parameter["name"]])
+                if parameter["name"] in PARAMETERS and "description" not in parameter:
+                    parameter["description"] = PARAMETERS[parameter["name"]]
+                    parameter["schema"] = _described(parameter["schema"], parameter["description"])
+
+
+def _described(schema: dict[str, Any], meaning: str) -> dict[str, Any]:
+    """The schema of a parameter with the description that the framework repeats in it."""
+    after = {key: schema[key] for key in ("examples", "default", "title") if key in schema}
+    return {**{key: value for key, value in schema.items() if key not in after}, "description": meaning, **after}
