@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from bot import logs
-from bot.api.schemas import RequestOut
+from bot.api.schemas.requests import RequestOut
 from bot.cli.door import Door, Refusal, connected, elsewhere
 from bot.cli.views import when
 from bot.rules.scopes import PLAIN

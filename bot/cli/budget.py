@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api.schemas import BudgetOut, CostsOut
+from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.cli.asking import Json
 from bot.cli.door import spoken
 from bot.cli.screen import fail

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api.schemas import RequestOut
+from bot.api.schemas.requests import RequestOut
 from bot.cli.asking import Again, Json, Named, chosen_of, plain_id
 from bot.cli.door import Door, Refusal, spoken
 from bot.cli.screen import ask, fail

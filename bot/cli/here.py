@@ -11,7 +11,7 @@ import httpx
 
 from bot import logs
 from bot.api.app import routes
-from bot.api.desk import PRINCIPAL, ApiSettings, Desk
+from bot.api.dependencies import PRINCIPAL, ApiSettings, Desk
 from bot.cli.door import Door
 from bot.cli.lazy import load
 from bot.cli.shared import explained, fail, operator, private_umask, settings

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot import logs
-from bot.api.schemas import ApiKeyOut
+from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.asking import Json, plain_id
 from bot.cli.door import spoken
 from bot.cli.telling import show

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot import logs
-from bot.api.schemas import RunOut
+from bot.api.schemas.sessions import RunOut
 from bot.cli.asking import Json, plain_id
 from bot.cli.door import spoken
 from bot.cli.plan import line_of

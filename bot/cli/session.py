@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bot.api.schemas import SessionOut
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.asking import Again, Json, plain_id
 from bot.cli.door import Door, spoken
 from bot.cli.screen import agreed, at_terminal

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from bot.api.schemas import Page, SessionOut
+from bot.api.schemas.base import Page
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.asking import Json
 from bot.cli.door import spoken
 from bot.cli.telling import show

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.services import consumers
 from bot.services.consumers import NewKey
 from ledger.values import Actor, ActorKind

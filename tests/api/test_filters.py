@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from decimal import Decimal
 
-from bot.api.routes.market import WORDS, InventoryQuery
+from bot.api.routes.market import WORDS
+from bot.api.schemas.market import InventoryQuery
 from bot.cli.inventory import inventory as on_the_command_line
 from bot.rules.excluding import capability
 from bot.rules.grammar import Command, parse

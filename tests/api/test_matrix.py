@@ -9,7 +9,7 @@ import httpx
 from sqlalchemy import select
 
 from bot.api.app import routes
-from bot.api.desk import SCOPE_FIELD, ApiSettings
+from bot.api.dependencies import SCOPE_FIELD, ApiSettings
 from bot.services import consumers, enrolling
 from ledger.db import Database
 from ledger.models import Node

@@ -8,7 +8,7 @@ import json
 import ssl
 from typing import Any
 
-from bot.api.schemas import SessionOut
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.views import told_session
 from bot.rules.switching import Order
 from bot.services import switching

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.services import consumers
 from bot.services.consumers import NewKey
 from ledger.db import Database

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api, routes
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli import asking
 from bot.cli.lazy import COMMANDS, build
 from bot.cli.shared import operator

@@ -1,4 +1,4 @@
-"""The one way into the API: whose key, how often, how much; before any route is looked for.
+"""Check whose key a call has, how often it comes and how large it is, before any route is looked for.
 
 What fails here says nothing about what lies behind: an unknown path, a bad body and somebody else's session all answer
 401 to whoever has no key.
@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from bot.api.desk import NODE, PRINCIPAL, Desk
+from bot.api.dependencies import NODE, PRINCIPAL, Desk
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
 from bot.services.checkins import STRANGE
@@ -42,7 +42,7 @@ UNAUTHENTICATED = Reply(
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
-class Gate:
+class AuthMiddleware:
     """ASGI: lets a call pass to `app` with its principal, or answers it. What is not guarded passes as it is."""
 
     def __init__(self, app: App, desk: Desk) -> None:

@@ -8,17 +8,21 @@ from typing import Annotated, Any
 from fastapi import Header
 from fastapi.responses import JSONResponse
 
-from bot.api.desk import Desk
+from bot.api.dependencies import Desk
 from bot.api.problems import Refused
-from bot.api.schemas import Done
+from bot.api.schemas.base import Done
 from bot.services import idempotency
 from bot.services.commands import Reply
 from bot.services.consumers import Principal
 
+_KEY = "A word of yours for this call: repeated with the same word, it is answered and done once."
 #: The parameter of every route that can spend: whoever cannot know whether a call arrived sends it again with its key.
-Repeat = Annotated[str, Header(min_length=1, max_length=200, alias="Idempotency-Key")]
+Repeat = Annotated[
+    str,
+    Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY),
+]
 #: The same where nothing is spent: who sends no key is answered each time as things stand.
-MayRepeat = Annotated[str | None, Header(min_length=1, max_length=200, alias="Idempotency-Key")]
+MayRepeat = Annotated[str | None, Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY)]
 
 #: A call's name in the ledger → the status and the body that it is answered with; raises `Refused` for a refusal.
 Act = Callable[[str], Awaitable[tuple[int, Done]]]

@@ -17,10 +17,10 @@ from bot.services.consumers import Principal
 from bot.services.context import Context
 from bot.services.market_shelf import Shelf
 
-#: For the documentation only: the gate has read the key before any route is looked for.
+#: For the documentation only: the middleware has read the key before any route is looked for.
 BEARER = HTTPBearer(auto_error=False, description="An API key: gpuk_…", bearerFormat="gpuk")
 PRINCIPAL = "principal"
-#: Where the gate leaves the token of a node, whose shape it has checked.
+#: Where the middleware leaves the token of a node, whose shape it has checked.
 NODE = "node"
 CALLS_PER_MINUTE = 600
 #: Where the OpenAPI document says which scope an operation needs.
@@ -88,7 +88,7 @@ def _checked(check: Callable[[Request], Principal], scope: Scope) -> Callable[..
 
 
 def refusals(*codes: int) -> Responses:
-    """What a route may answer besides its success, for the documentation: these and what the gate answers."""
+    """What a route may answer besides its success, for the documentation: these and what the middleware answers."""
     return {
         code: {"model": Problem, "content": {"application/problem+json": {}}}
         for code in sorted({401, 403, 413, 422, 429, *codes})

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.api.app import routes
-from bot.api.desk import ApiSettings
+from bot.api.dependencies import ApiSettings
 from bot.api.limits import SharedLimiter
 from bot.services import consumers
 from ledger.db import Database
