@@ -10,10 +10,10 @@ from fastapi.security import HTTPBearer
 from bot.api.dependencies import NODE, refusals
 from bot.api.problems import Refused
 from bot.api.schemas.agent import CheckinIn, CheckinOut, CheckpointIn, NodeApiIn, SignedDeadline
-from bot.rules.node_api import Claim
-from bot.rules.nodes import Report
-from bot.services.checkins import Answer, Checkins
-from bot.services.commands import Reply
+from bot.rules.nodes.checkins import Report
+from bot.rules.nodes.node_api import Claim
+from bot.services.nodes.checkins import Answer, Checkins
+from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
 #: For the documentation only: the middleware has read the token before any route is looked for.

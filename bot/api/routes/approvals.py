@@ -12,12 +12,13 @@ from bot.api.problems import Refused
 from bot.api.routes.requests import RequestId, done, found
 from bot.api.schemas.approvals import BreakGlassIn, DelegationIn, DelegationOut, WhyOut
 from bot.api.schemas.base import Done
-from bot.rules.approval import DeciderFacts
-from bot.rules.scopes import BadHolder, Scope, person
-from bot.services import access, delegating, explaining
-from bot.services.breaking import BreakGlass, break_glass
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
+from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.approvals.decision import DeciderFacts
+from bot.services.access import authorization, delegation
+from bot.services.access.api_keys import Principal
+from bot.services.approvals import explanation
+from bot.services.approvals.break_glass import BreakGlass, break_glass
+from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/api/v1", tags=["approvals"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
@@ -28,14 +29,14 @@ Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 async def why(desk: AtDesk, who: Reader, request: RequestId) -> WhyOut:
     """Which rule of the policy asks for the approval of a request, who may give it, and what was waived."""
     row, _ = await found(desk, who, request)
-    return WhyOut.model_validate(await explaining.why(desk.ctx, row.id))
+    return WhyOut.model_validate(await explanation.why(desk.ctx, row.id))
 
 
 @router.get("/delegations", responses=refusals())
 async def delegations(desk: AtDesk, who: Reader) -> list[DelegationOut]:
     """Who decides for whom now: one's own in both directions; all of them for those who decide."""
-    everything = access.sees_all(desk.ctx.policy, who)
-    rows = await delegating.listing(desk.ctx, who.actor, everything=everything)
+    everything = authorization.sees_all(desk.ctx.policy, who)
+    rows = await delegation.listing(desk.ctx, who.actor, everything=everything)
     return [DelegationOut.model_validate(row) for row in rows]
 
 
@@ -46,14 +47,14 @@ async def delegate(desk: AtDesk, who: Decider, body: DelegationIn) -> Done:
         to = person(body.delegate)
     except BadHolder as error:
         raise Refused(Reply(False, "bad_delegate", str(error))) from error
-    command = delegating.Delegate(DeciderFacts(who.actor), to, body.until)
-    return done(await delegating.delegate(desk.ctx, command))
+    command = delegation.Delegate(DeciderFacts(who.actor), to, body.until)
+    return done(await delegation.delegate(desk.ctx, command))
 
 
 @router.delete("/delegations", responses=refusals(409))
 async def revoke(desk: AtDesk, who: Decider) -> Done:
     """Take it back: from now on nobody decides in your place."""
-    return done(await delegating.revoke(desk.ctx, delegating.Delegate(DeciderFacts(who.actor))))
+    return done(await delegation.revoke(desk.ctx, delegation.Delegate(DeciderFacts(who.actor))))
 
 
 @router.post("/requests/{request}/break-glass", response_model=Done, responses=refusals(404, 409))

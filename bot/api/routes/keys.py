@@ -11,11 +11,11 @@ from bot.api.problems import Refused
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
 from bot.api.schemas.keys import ApiKeyIn, ApiKeyMade, ApiKeyOut, SshKeyIn, SshKeyOut
-from bot.rules.scopes import Scope
-from bot.services import consumers
-from bot.services import keys as ssh_keys
-from bot.services.commands import AddKey, Reply
-from bot.services.consumers import NewKey, Principal
+from bot.rules.access.scopes import Scope
+from bot.services.access import api_keys as access_api_keys
+from bot.services.access import ssh_keys
+from bot.services.access.api_keys import NewKey, Principal
+from bot.services.runtime.commands import AddKey, Reply
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
@@ -51,7 +51,7 @@ async def delete_ssh_key(desk: AtDesk, who: Asker) -> SshKeyOut:
 @router.get("/keys", responses=refusals())
 async def api_keys(desk: AtDesk, _who: Admin) -> list[ApiKeyOut]:
     """Every API key, without its secret."""
-    found = await consumers.listing(desk.ctx.db, desk.ctx.clock.now())
+    found = await access_api_keys.listing(desk.ctx.db, desk.ctx.clock.now())
     return [ApiKeyOut.model_validate(one) for one in found]
 
 
@@ -63,7 +63,7 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
         raise Refused(Reply(False, "only_programs", sentence))
     ctx = desk.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
-    reply = await consumers.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
+    reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
     if not reply.ok:
         raise Refused(reply)
     return ApiKeyMade(
@@ -79,4 +79,4 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
 @router.delete("/keys/{key_id}", responses=refusals(404))
 async def revoke_api_key(desk: AtDesk, who: Admin, key_id: KeyId) -> Done:
     """End a key at once."""
-    return done(await consumers.revoke(desk.ctx.db, key_id, who.actor, desk.ctx.clock.now()))
+    return done(await access_api_keys.revoke(desk.ctx.db, key_id, who.actor, desk.ctx.clock.now()))

@@ -10,8 +10,8 @@ from pydantic import AwareDatetime, Field
 
 from bot.api.schemas.base import In, Out
 from bot.api.schemas.fields import Certificate
-from bot.rules.node_api import MOST_PORT
-from bot.rules.nodes import Work
+from bot.rules.nodes.checkins import Work
+from bot.rules.nodes.node_api import MOST_PORT
 
 #: The largest integer that every JSON reader keeps.
 MOST = 2**53 - 1

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from bot.api.schemas.base import In, Out
 from bot.api.schemas.fields import CreatedAt, OfferIdIn, ReasonIn, RequestId, Until
-from bot.services.offer_fields import Id
-from ledger.states import RequestState
+from bot.services.market.offer_fields import Id
+from ledger.kernel.states import RequestState
 
 
 class WhyOut(Out):

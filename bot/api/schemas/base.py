@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.api.schemas.fields import ReasonIn as ReasonText
-from bot.services.offer_fields import Code, Sentence
+from bot.services.market.offer_fields import Code, Sentence
 
 Item = TypeVar("Item")
 

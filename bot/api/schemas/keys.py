@@ -8,8 +8,8 @@ from pydantic import Field
 
 from bot.api.schemas.base import CommandOut, In, Out
 from bot.api.schemas.fields import Actor, CreatedAt, ExpiresAt, Owner, State, Token
-from bot.rules.scopes import KEY_DAYS
-from bot.services.offer_fields import Id
+from bot.rules.access.scopes import KEY_DAYS
+from bot.services.market.offer_fields import Id
 
 
 class SshKeyIn(In):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from bot.api.schemas.base import CommandOut
 from bot.api.schemas.fields import SpentUsd
-from bot.services.offer_fields import Id
+from bot.services.market.offer_fields import Id
 
 
 class ExternalIn(BaseModel):

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from bot.api.schemas.base import In, Out
 from bot.api.schemas.fields import Name, ShortReasonIn, Since, SpentUsd
-from bot.rules.budget import Period
-from bot.services.offer_fields import Sentence
+from bot.rules.budgets.budget import Period
+from bot.services.market.offer_fields import Sentence
 
 _PERIOD = Field(description="hourly, daily, monthly or total.")
 

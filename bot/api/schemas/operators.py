@@ -26,10 +26,10 @@ from bot.api.schemas.fields import (
     Since,
     State,
 )
-from bot.services import unreachable
-from bot.services.offer_fields import Cloud, Code, Id, PricePerHour
-from bot.services.portable import JobDocument
-from ledger.states import InstanceState, StrayState
+from bot.services.instances import unreachable_accounts
+from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
+from bot.services.plans.job_file import JobDocument
+from ledger.kernel.states import InstanceState, StrayState
 
 #: The id of a row here.
 RowId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")]
@@ -122,7 +122,7 @@ class GoneIn(In):
 
     ids: list[RowId] = Field(
         min_length=1,
-        max_length=unreachable.MOST,
+        max_length=unreachable_accounts.MOST,
         description="Ids of instances and strays, as the list of unreachable ones shows them.",
     )
     reason: ShortReasonIn = ""

@@ -24,8 +24,18 @@ from bot.api.schemas.fields import (
     TotalCap,
     Until,
 )
-from bot.services.offer_fields import BestUsd, ExpectedUsd, Id, Parts, PricePerHour, RankedFields, Spot, Why, WorstUsd
-from ledger.states import RequestState
+from bot.services.market.offer_fields import (
+    BestUsd,
+    ExpectedUsd,
+    Id,
+    Parts,
+    PricePerHour,
+    RankedFields,
+    Spot,
+    Why,
+    WorstUsd,
+)
+from ledger.kernel.states import RequestState
 
 
 class OptionOut(Out, RankedFields):

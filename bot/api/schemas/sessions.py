@@ -25,8 +25,8 @@ from bot.api.schemas.fields import (
     TotalCap,
     Until,
 )
-from bot.services.offer_fields import Gpu, GpuCount, Id, MaybePricePerHour
-from ledger.states import SessionState
+from bot.services.market.offer_fields import Gpu, GpuCount, Id, MaybePricePerHour
+from ledger.kernel.states import SessionState
 
 
 class AgentOut(Out):

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from bot.api.schemas.base import CommandOut, In, Out
 from bot.api.schemas.fields import Actor, CreatedAt, Kind, State
-from bot.rules.webhooks import Topic
-from bot.services.offer_fields import Id
+from bot.rules.webhooks.webhooks import Topic
+from bot.services.market.offer_fields import Id
 
 
 class WebhookIn(In):
