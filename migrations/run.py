@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import inspect, text
 
-from ledger.db import Database
+from ledger.engine.db import Database
 
 if TYPE_CHECKING:
     from alembic.config import Config

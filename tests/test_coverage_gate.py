@@ -52,7 +52,7 @@ def test_every_part_at_its_share_passes() -> None:
     lines, passed = judge(
         report(
             bot__rules__spend=(10, 10, 4, 4),
-            ledger__moves=(5, 5, 0, 0),
+            ledger__core__moves=(5, 5, 0, 0),
             bot__services__outbox=(95, 92, 5, 3),
             providers__http=(90, 80, 10, 10),
         )
@@ -66,7 +66,7 @@ def test_one_missing_branch_of_a_rule_fails_and_is_named() -> None:
     assert not passed
     text = "\n".join(lines)
     assert "too low" in text
-    assert "bot/rules/spend.py: 93%" in text
+    assert "bot/rules/pricing/spend_limits.py: 93%" in text
 
 
 def test_a_well_tested_part_does_not_pay_for_another() -> None:

@@ -23,9 +23,9 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from bot.cli import screen, telling
 from bot.cli.lazy import COMMANDS, build, load
-from bot.services.told import TextTable, Told
+from bot.cli.terminal import screen, terminal_tables
+from bot.rules.values.text_table import TextTable, Told
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 
 __all__ = ["elsewhere", "terminal"]
@@ -184,8 +184,8 @@ def test_ctrl_c_between_two_questions_is_not_lost() -> None:
 
 def _at(width: int, told: Told, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     out = io.StringIO()
-    monkeypatch.setattr(telling, "console", lambda: Console(file=out, width=width, soft_wrap=True))
-    telling.tell(told)
+    monkeypatch.setattr(terminal_tables, "console", lambda: Console(file=out, width=width, soft_wrap=True))
+    terminal_tables.tell(told)
     return out.getvalue().splitlines()
 
 
