@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
-from bot.api.market_cache import Shelf
+from bot.api.market_cache import MarketCache
 from bot.api.problems import Problem, Refused
 from bot.rules.access.scopes import Scope
 from bot.services.access.api_keys import Principal
@@ -52,7 +52,7 @@ class Desk:
     settings: ApiSettings = field(default_factory=ApiSettings)
     #: How many streams each key has open in this process.
     streams: Counter[str] = field(default_factory=Counter)
-    shelf: Shelf = field(default_factory=Shelf)
+    market: MarketCache = field(default_factory=MarketCache)
 
 
 def desk_of(request: Request) -> Desk:

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import Refused
-from bot.api.routes.requests import RequestId, done, found
+from bot.api.routes.requests import RequestParam, done, found
 from bot.api.schemas.approvals import BreakGlassIn, DelegationIn, DelegationOut, WhyOut
 from bot.api.schemas.base import Done
 from bot.rules.access.scopes import BadHolder, Scope, person
@@ -26,7 +26,7 @@ Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 
 
 @router.get("/requests/{request}/why", responses=refusals(404))
-async def why(desk: AtDesk, who: Reader, request: RequestId) -> WhyOut:
+async def why(desk: AtDesk, who: Reader, request: RequestParam) -> WhyOut:
     """Which rule of the policy asks for the approval of a request, who may give it, and what was waived."""
     row, _ = await found(desk, who, request)
     return WhyOut.model_validate(await explanation.why(desk.ctx, row.id))
@@ -58,7 +58,7 @@ async def revoke(desk: AtDesk, who: Decider) -> Done:
 
 
 @router.post("/requests/{request}/break-glass", response_model=Done, responses=refusals(404, 409))
-async def start_without(desk: AtDesk, who: Decider, request: RequestId, body: BreakGlassIn, key: Repeat) -> Any:
+async def start_without(desk: AtDesk, who: Decider, request: RequestParam, body: BreakGlassIn, key: Repeat) -> Any:
     """Start one's own request without an approval, where the policy names you; everybody who decides is told."""
     row, _ = await found(desk, who, request)
 

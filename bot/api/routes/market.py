@@ -73,7 +73,7 @@ async def inventory(
     parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
     ctx = desk.ctx
     wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
-    ready = await desk.shelf.inventory(ctx, wanted)
+    ready = await desk.market.inventory(ctx, wanted)
     headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
     if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
         return Response(status_code=304, headers=headers)

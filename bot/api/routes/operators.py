@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Query
 from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, Refused
-from bot.api.routes.requests import Limit, RequestId, done, found
+from bot.api.routes.requests import Limit, RequestParam, done, found
 from bot.api.schemas.base import Done, ReasonIn
 from bot.api.schemas.operators import (
     AdoptIn,
@@ -54,7 +54,7 @@ StrayId = Annotated[
 
 
 @router.get("/audit/{request}", responses=refusals(404))
-async def audit(desk: AtDesk, who: Reader, request: RequestId) -> AuditOut:
+async def audit(desk: AtDesk, who: Reader, request: RequestParam) -> AuditOut:
     """What happened to a request or session, in order, with its seals checked."""
     row, _ = await found(desk, who, request)
     told = await journal.audit(desk.ctx.db, row.id)

@@ -37,7 +37,7 @@ Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 #: An id, or a unique ending of one, as every door takes it; an instance, also as `cloud:id`, names its session.
 ID = r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$"
-RequestId = Annotated[
+RequestParam = Annotated[
     str, Path(pattern=ID, examples=["req_01k9x7m2q4d8s3f5"], description="A request by its id, or by the end of one.")
 ]
 Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", description="next_cursor of the last page.")]
@@ -120,7 +120,7 @@ async def requests(
 
 
 @router.get("/requests/{request}", responses=refusals(404))
-async def request(desk: AtDesk, who: Reader, request: RequestId) -> RequestOut:
+async def request(desk: AtDesk, who: Reader, request: RequestParam) -> RequestOut:
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
@@ -130,7 +130,7 @@ async def request(desk: AtDesk, who: Reader, request: RequestId) -> RequestOut:
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
-async def approve(desk: AtDesk, who: Decider, request: RequestId, body: ApproveIn, key: Repeat) -> Any:
+async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
     decision = by_offer.Named(
@@ -164,7 +164,7 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
-async def reject(desk: AtDesk, who: Decider, request: RequestId, body: ReasonIn, key: MayRepeat = None) -> Any:
+async def reject(desk: AtDesk, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
@@ -179,7 +179,7 @@ async def reject(desk: AtDesk, who: Decider, request: RequestId, body: ReasonIn,
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
-async def cancel(desk: AtDesk, who: Asker, request: RequestId, body: ReasonIn) -> Done:
+async def cancel(desk: AtDesk, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
     """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:

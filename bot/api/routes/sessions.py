@@ -34,7 +34,7 @@ from ledger.queries.views import session_view, sessions_page
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Owner = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
-SessionId = Annotated[
+SessionParam = Annotated[
     str,
     Path(
         pattern=ID,
@@ -69,7 +69,7 @@ async def sessions(
 
 
 @router.get("/sessions/{session}", responses=refusals(404, 409))
-async def session(desk: AtDesk, who: Reader, session: SessionId) -> SessionOut:
+async def session(desk: AtDesk, who: Reader, session: SessionParam) -> SessionOut:
     """One session, by its id or by its request's."""
     ctx = desk.ctx
     row = await _held(desk, who, session)
@@ -81,7 +81,7 @@ async def session(desk: AtDesk, who: Reader, session: SessionId) -> SessionOut:
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
-async def end(desk: AtDesk, who: Owner, session: SessionId) -> Done:
+async def end(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
     """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists it."""
     row = await _held(desk, who, session)
     reply = await service.terminate(desk.ctx, Terminate(row.id, DeciderFacts(who.actor)))
@@ -89,7 +89,7 @@ async def end(desk: AtDesk, who: Owner, session: SessionId) -> Done:
 
 
 @router.post("/sessions/{session}/extend", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def extend(desk: AtDesk, who: Owner, session: SessionId, body: ExtendIn, key: Repeat) -> Any:
+async def extend(desk: AtDesk, who: Owner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
     """Ask for more time. 202: people decide about it, in the request that is named; 200: it was approved already."""
     row = await _held(desk, who, session)
     policy = desk.ctx.policy
@@ -109,7 +109,7 @@ async def extend(desk: AtDesk, who: Owner, session: SessionId, body: ExtendIn, k
 
 
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
-async def work_done(desk: AtDesk, who: Owner, session: SessionId, body: DoneIn) -> Done:
+async def work_done(desk: AtDesk, who: Owner, session: SessionParam, body: DoneIn) -> Done:
     """Say that the work is over and how it went. The session ends, or is stopped so that its disk is kept."""
     row = await _held(desk, who, session)
     preserve = body.storage == "preserve"
@@ -118,25 +118,25 @@ async def work_done(desk: AtDesk, who: Owner, session: SessionId, body: DoneIn) 
 
 
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))
-async def stop(desk: AtDesk, who: Owner, session: SessionId) -> Done:
+async def stop(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
     """Stop its machine where that saves money; the disk stays, and the answer says what is still billed."""
     return await _switch(desk, who, session, Order.STOP)
 
 
 @router.post("/sessions/{session}/start", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def start(desk: AtDesk, who: Owner, session: SessionId, key: Repeat) -> Any:
+async def start(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
     """Start its stopped machine again, within what was approved."""
     return await _switch_once(desk, who, session, Order.START, key)
 
 
 @router.post("/sessions/{session}/restart", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def restart(desk: AtDesk, who: Owner, session: SessionId, key: Repeat) -> Any:
+async def restart(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
     """Restart its machine in place."""
     return await _switch_once(desk, who, session, Order.RESTART, key)
 
 
 @router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
-async def node_token(desk: AtDesk, who: Owner, session: SessionId) -> NodeTokenOut:
+async def node_token(desk: AtDesk, who: Owner, session: SessionParam) -> NodeTokenOut:
     """Make the token that opens the API of its machine, for its owner. It is shown once; the one before is void."""
     row = await _held(desk, who, session)
     reply = await node_api.make_token(desk.ctx, row.id, who.actor)

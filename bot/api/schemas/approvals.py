@@ -7,7 +7,7 @@ from datetime import date
 from pydantic import Field
 
 from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import CreatedAt, OfferIdIn, ReasonIn, RequestId, Until
+from bot.api.schemas.fields import CreatedAt, OfferIdIn, ReasonText, RequestId, Until
 from bot.services.market.offer_fields import Id
 from ledger.kernel.states import RequestState
 
@@ -48,5 +48,5 @@ class DelegationOut(Out):
 class BreakGlassIn(In):
     """Why it cannot wait, and which option; the first one if it is not said."""
 
-    reason: ReasonIn = ""
+    reason: ReasonText = ""
     offer_id: OfferIdIn = None

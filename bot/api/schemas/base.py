@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from bot.api.schemas.fields import ReasonIn as ReasonText
+from bot.api.schemas.fields import ReasonText
 from bot.services.market.offer_fields import Code, Sentence
 
 Item = TypeVar("Item")

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bot.api.schemas.base import In, Out
-from bot.api.schemas.fields import Name, ShortReasonIn, Since, SpentUsd
+from bot.api.schemas.fields import Name, ShortReasonText, Since, SpentUsd
 from bot.rules.budgets.budget import Period
 from bot.services.market.offer_fields import Sentence
 
@@ -28,7 +28,7 @@ class BudgetIn(In):
     limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
         default=None, description="Dollars (an hourly one: dollars per hour); null forgets the limit."
     )
-    reason: ShortReasonIn = ""
+    reason: ShortReasonText = ""
 
 
 class BudgetOut(Out):

@@ -22,7 +22,7 @@ from bot.api.schemas.fields import (
     Reason,
     RequestId,
     SessionId,
-    ShortReasonIn,
+    ShortReasonText,
     Since,
     State,
 )
@@ -125,7 +125,7 @@ class GoneIn(In):
         max_length=unreachable_accounts.MOST,
         description="Ids of instances and strays, as the list of unreachable ones shows them.",
     )
-    reason: ShortReasonIn = ""
+    reason: ShortReasonText = ""
 
 
 class RunIn(In):
@@ -141,7 +141,7 @@ class AdoptIn(In):
 
     hours: HoursIn
     owner: str = Field(default="", max_length=90, description="Whose it is.")
-    reason: ShortReasonIn = ""
+    reason: ShortReasonText = ""
     amount: Annotated[str, Field(max_length=40)] | None = Field(
         default=None, description="The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
     )

@@ -18,7 +18,7 @@ from bot.api.schemas.fields import (
     OfferIdIn,
     PriceCap,
     Reason,
-    ReasonIn,
+    ReasonText,
     Since,
     Time,
     TotalCap,
@@ -135,7 +135,7 @@ class ApproveIn(In):
     cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
         default=None, description="A total below the worst case, in dollars.", examples=["12.50"]
     )
-    reason: ReasonIn = ""
+    reason: ReasonText = ""
     hours: Time | None = Field(default=None, description="A shorter time than was asked for.", examples=["4h"])
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = Field(
         default=None, description="What stood when it was read; needed once another approver has changed something."

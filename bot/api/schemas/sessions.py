@@ -18,14 +18,14 @@ from bot.api.schemas.fields import (
     HoursIn,
     Owner,
     PriceCap,
-    ReasonIn,
+    ReasonText,
     RequestId,
     SessionId,
     Since,
     TotalCap,
     Until,
 )
-from bot.services.market.offer_fields import Gpu, GpuCount, Id, MaybePricePerHour
+from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
 from ledger.kernel.states import SessionState
 
 
@@ -79,7 +79,7 @@ class SessionOut(Out):
     request_id: RequestId
     state: SessionState = Field(description="Its state.")
     owner: Owner
-    gpu: Gpu
+    gpu: GpuName
     gpu_count: GpuCount
     cloud: str | None = Field(description="The cloud's name.")
     price_usd_h: MaybePricePerHour
@@ -129,7 +129,7 @@ class ExtendIn(In):
     """How much more time, and why."""
 
     hours: HoursIn
-    reason: ReasonIn = ""
+    reason: ReasonText = ""
 
 
 class DoneIn(In):
@@ -146,7 +146,7 @@ class RunOut(Out):
     """What one own run made, beside what was predicted at that time."""
 
     at: At
-    gpu: Gpu
+    gpu: GpuName
     gpu_count: GpuCount
     words: list[str] = Field(description="The words of the /gpu language.")
     session_id: SessionId

@@ -12,7 +12,7 @@ Code = Annotated[str, Field(description="A stable code for programs; docs/errors
 Sentence = Annotated[str, Field(description="The same for people, in one sentence.")]
 Id = Annotated[str, Field(description="Its id.")]
 OfferId = Annotated[str, Field(description="The offer's id at this service, such as vast:30406190.")]
-Gpu = Annotated[str, Field(description="The GPU's name.")]
+GpuName = Annotated[str, Field(description="The GPU's name.")]
 GpuCount = Annotated[int, Field(description="How many GPUs.")]
 Region = Annotated[str, Field(description="Its region, in the cloud's words.")]
 Country = Annotated[str | None, Field(description="Its country as two letters, where the cloud says it.")]
@@ -48,7 +48,7 @@ class RankedFields(BaseModel):
     rank: int = Field(description="Its place, from 1.")
     offer_id: OfferId
     cloud: Cloud
-    gpu: Gpu
+    gpu: GpuName
     gpu_count: GpuCount
     memory_gb: Decimal = Field(description="Memory of each GPU in GB.")
     region: Region

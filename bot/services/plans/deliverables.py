@@ -22,8 +22,8 @@ from bot.services.market.offer_fields import (
     Cloud,
     Country,
     ExpectedUsd,
-    Gpu,
     GpuCount,
+    GpuName,
     Marks,
     OfferId,
     PricePerHour,
@@ -128,7 +128,7 @@ class Resources(_Strict):
 
     offer_id: OfferId
     cloud: Cloud
-    gpu: Gpu
+    gpu: GpuName
     gpu_count: GpuCount
     memory_gb_per_gpu: Decimal = Field(description="Memory of each GPU in GB.")
     region: Region
