@@ -11,7 +11,7 @@ FILES_MAX = 25
 
 FOLDERS = {
     "bot": "api blockkit cli outbound practice rules services settings slack ticker",
-    "bot/api": "routes",
+    "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
         "access approvals audit billing budgets checkpoints grammar instances market nodes plans policy pricing reports "
