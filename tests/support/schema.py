@@ -11,7 +11,7 @@ from sqlalchemy import Connection, text
 LEFT_OUT = "alembic_version"
 _CREATED = re.compile(r"CREATE TABLE \"?\w+\"? \((.*)\)([^)]*)")
 
-#: What PostgreSQL has: columns as they stand, indexes as they were made, and the rest by name.
+#: What PostgreSQL has, table by table: columns as they stand, indexes as they were made, and the rest by name.
 POSTGRES = {
     "column": """
         SELECT c.relname, concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
@@ -20,21 +20,22 @@ POSTGRES = {
         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
-        ORDER BY c.relname, a.attnum""",
+        ORDER BY a.attnum""",
     "constraint": """
         SELECT conrelid::regclass::text, conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
-        WHERE connamespace = 'public'::regnamespace AND contype <> 'n' ORDER BY 1, conname""",
+        WHERE connamespace = 'public'::regnamespace AND contype <> 'n' ORDER BY conname""",
     "index": """
         SELECT indrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class c ON c.oid = indexrelid
-        WHERE c.relnamespace = 'public'::regnamespace ORDER BY 1, indexrelid""",
+        WHERE c.relnamespace = 'public'::regnamespace ORDER BY indexrelid""",
     "trigger": """
         SELECT tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
-        ORDER BY 1, tgname""",
+        ORDER BY tgname""",
     "function": """
-        SELECT '', pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname""",
+        SELECT proname, pg_get_functiondef(oid) FROM pg_proc
+        WHERE pronamespace = 'public'::regnamespace ORDER BY proname""",
     "sequence": """
-        SELECT relname, pg_get_serial_sequence('facets', 'id') FROM pg_class
-        WHERE relnamespace = 'public'::regnamespace AND relkind = 'S' ORDER BY relname""",
+        SELECT sequencename, concat_ws(' ', data_type, start_value, increment_by) FROM pg_sequences
+        WHERE schemaname = 'public' ORDER BY sequencename""",
 }
 
 
@@ -46,7 +47,8 @@ def described(connection: Connection) -> list[str]:
 
 def _postgres(connection: Connection) -> Iterator[str]:
     for kind, query in POSTGRES.items():
-        for table, said in connection.execute(text(query)):
+        # Sorted here, because the order of names is each server's own.
+        for table, said in sorted(connection.execute(text(query)), key=lambda row: str(row[0])):
             yield f"{table} {kind} {said}"
 
 
