@@ -25,7 +25,7 @@ import uvicorn
 from bot import logs
 from bot.api.app import build_api
 from bot.api.desk import CALLS_PER_MINUTE, ApiSettings, Desk
-from bot.services.context import Context
+from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
 from bot.slack.app import SlackDoor
 from bot.slack.guard import Receive, Scope, Send
@@ -33,8 +33,8 @@ from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
 from bot.ticker.sweeps import jobs
 from bot.wiring import build_context, close
-from ledger.audit import ping
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
+from ledger.queries.audit import ping
 from migrations import run as schema
 
 SLACK_PATH = "/slack/events"

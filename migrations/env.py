@@ -13,7 +13,7 @@ from alembic import context
 from alembic.util import CommandError
 from sqlalchemy import Connection, String
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from ledger.models import Base
 from migrations.run import SchemaError, refusal, revision_of
 from migrations.spelling import plain_type

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import inspect, text
 
-from ledger.db import Database
+from ledger.engine.db import Database
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -38,7 +38,7 @@ async def upgrade(db: Database, revision: str = "head") -> None:
 
 
 async def downgrade(db: Database, revision: str) -> None:
-    """Take the schema back to `revision`: a name, or `-1` for one step. The first revision is the lowest."""
+    """Take the schema back to `revision`, at most to the first: a name, or `-1` for one step."""
     await _run(db, lambda command, config: command.downgrade(config, revision))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from tests.support import canaries, network
 from tests.support.clock import SteppedClock
 from tests.support.databases import PostgresTemplate, copy_sqlite, migrated_sqlite, postgres_template
@@ -52,8 +52,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so none is last."""
-    above = {HERE / "services", HERE / "faults"}
-    sample_clouds(config, items, [item for item in items if item.path.parent in above])
+    above = (HERE / "services", HERE / "scenarios/faults")
+    sample_clouds(config, items, [item for item in items if any(map(item.path.is_relative_to, above))])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

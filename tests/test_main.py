@@ -18,17 +18,17 @@ import httpx
 import pytest
 from sqlalchemy import text
 
-from bot.cli.shared import BAD_SETTINGS
+from bot.cli.access.settings import BAD_SETTINGS
 from bot.clock import SystemClock
 from bot.main import CannotServe, listen, only_one, refuse_loose_modes, serve, slack_settings
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 from bot.settings import Settings, load
-from ledger.db import Database
+from ledger.engine.db import Database
 from migrations.run import SchemaError, current, newest
 from providers.registry import REGISTRY, sandboxes
-from providers.sandbox.app import build_app
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.cli.test_commands import LIMIT_S, PROGRAM
 from tests.support.serving import serving
 

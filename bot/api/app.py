@@ -25,7 +25,7 @@ from bot.api.routes import (
     sessions,
     webhooks,
 )
-from bot.services.checkins import Checkins
+from bot.services.nodes.checkins import Checkins
 
 DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any
 from fastapi import Depends, Request, Security
 from fastapi.security import HTTPBearer
 
+from bot.api.market_cache import Shelf
 from bot.api.problems import Problem, Refused
-from bot.rules.scopes import Scope
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.context import Context
-from bot.services.market_shelf import Shelf
+from bot.rules.access.scopes import Scope
+from bot.services.access.api_keys import Principal
+from bot.services.runtime.commands import Reply
+from bot.services.runtime.context import Context
 
 #: For the documentation only: the gate has read the key before any route is looked for.
 BEARER = HTTPBearer(auto_error=False, description="An API key: gpuk_…", bearerFormat="gpuk")

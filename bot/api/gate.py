@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from bot.api.desk import NODE, PRINCIPAL, Desk
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
-from bot.services.checkins import STRANGE
-from bot.services.commands import Reply
-from bot.services.consumers import Principal, authenticate
-from bot.services.enrolling import SHAPE
+from bot.services.access.api_keys import Principal, authenticate
+from bot.services.nodes.checkins import STRANGE
+from bot.services.nodes.enrollment import SHAPE
+from bot.services.runtime.commands import Reply
 
 #: What only callers with a key may ask for.
 GUARDED = ("/api/", "/metrics")

@@ -11,9 +11,9 @@ from fastapi.responses import JSONResponse
 from bot.api.desk import Desk
 from bot.api.problems import Refused
 from bot.api.schemas import Done
-from bot.services import idempotency
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
+from bot.services.access.api_keys import Principal
+from bot.services.runtime import idempotency
+from bot.services.runtime.commands import Reply
 
 #: The parameter of every route that can spend: whoever cannot know whether a call arrived sends it again with its key.
 Repeat = Annotated[str, Header(min_length=1, max_length=200, alias="Idempotency-Key")]

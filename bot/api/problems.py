@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from bot.services.commands import Reply
+from bot.services.runtime.commands import Reply
 
 MEDIA_TYPE = "application/problem+json"
 CODE_PREFIX = "urn:gpu-shopper:error:"

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.api.endpoints import NodeApiOut, Ssh
-from bot.rules.budget import Period
-from bot.rules.scopes import KEY_DAYS
-from ledger.states import RequestState, SessionState
+from bot.rules.access.scopes import KEY_DAYS
+from bot.rules.budgets.budget import Period
+from ledger.kernel.states import RequestState, SessionState
 
 Item = TypeVar("Item")
 

@@ -8,8 +8,8 @@ from sqlalchemy import text
 from bot.api.app import routes
 from bot.api.desk import ApiSettings
 from bot.api.limits import SharedLimiter
-from bot.services import consumers
-from ledger.db import Database
+from bot.services.access import api_keys
+from ledger.engine.db import Database
 from tests.api.door import ADA, JOB, Door, code_of, opened
 from tests.support.clock import SteppedClock
 from tests.support.world import checked_world
@@ -25,7 +25,7 @@ PATHS = [
 async def test_without_a_working_key_every_route_says_the_same(sqlite_door: Door) -> None:
     door = sqlite_door
     over = await door.key("hermes")
-    await consumers.revoke(door.w.ctx.db, over.split("_")[1], ADA, door.w.clock.now())
+    await api_keys.revoke(door.w.ctx.db, over.split("_")[1], ADA, door.w.clock.now())
     asked = await door.asked(await door.key())
     seen = set()
     for method, path in [*PATHS, ("GET", "/nothing"), ("POST", "/sessions/x/y")]:

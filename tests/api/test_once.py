@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import update
 
 from bot.api.app import routes
-from bot.services import recovery
-from ledger.db import Database
+from bot.services.runtime import recovery_mode
+from ledger.engine.db import Database
+from ledger.kernel.states import SessionState
 from ledger.models import ApiAnswer
-from ledger.states import SessionState
 from tests.api.door import JOB, Door, code_of, opened
-from tests.services.test_recovery import rowless
+from tests.services.runtime.test_recovery_mode import rowless
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
 
@@ -110,7 +110,7 @@ async def test_the_same_call_again_is_answered_the_same_and_does_nothing(
             kept = await caller.post(ben, "/strays/{stray}/adopt", keep, {**keep, "hours": "3h"}, stray=stray)
             assert kept["code"] == "adopted"
             async with w.ctx.db.read() as tx:
-                assert not await recovery.is_on(tx)
+                assert not await recovery_mode.is_on(tx)
 
             job = {**JOB, "candidates": ["vast"]}
             asked = await caller.post(atlas, "/sessions", job, {**job, "hours": 3})

@@ -19,12 +19,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import practice, sandbox
 from bot.cli.lazy import COMMANDS, build
+from bot.cli.local import practice, sandbox
 from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
 
 PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
 LIMIT_S = 60

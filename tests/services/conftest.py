@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from ledger.db import Database
-from providers.sandbox.pace import SandboxTiming
+from ledger.engine.db import Database
+from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.matrix import take_turns
 from tests.support.world import World, checked_world, world
 
 HERE = Path(__file__).parent
-ABOUT_CLOUDS = {"test_billed_downtime", "test_interruptions", "test_vanished"}
+ABOUT_CLOUDS = {"test_downtime", "test_health", "test_lost"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """One database in turn for what is about clouds."""
-    walks = [item for item in items if item.path.parent == HERE and item.path.stem in ABOUT_CLOUDS]
+    walks = [item for item in items if item.path.is_relative_to(HERE) and item.path.stem in ABOUT_CLOUDS]
     take_turns(config, items, walks)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy import text
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from migrations.run import upgrade
 
 with warnings.catch_warnings():
@@ -129,7 +129,7 @@ def sqlite_url(path: Path) -> str:
 
 def copy_sqlite(migrated: Path, folder: Path) -> str:
     """The URL of a fresh copy of the migrated file."""
-    path = folder / "ledger.db"
+    path = folder / "ledger.engine.db"
     shutil.copy(migrated, path)
     path.chmod(0o600)
     return sqlite_url(path)

@@ -13,10 +13,10 @@ from pydantic import AwareDatetime, Field
 from bot.api.desk import NODE, refusals
 from bot.api.problems import Refused
 from bot.api.schemas import In, Out
-from bot.rules.node_api import MOST_PORT, Claim
-from bot.rules.nodes import Report, Work
-from bot.services.checkins import Answer, Checkins
-from bot.services.commands import Reply
+from bot.rules.nodes.checkins import Report, Work
+from bot.rules.nodes.node_api import MOST_PORT, Claim
+from bot.services.nodes.checkins import Answer, Checkins
+from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
 #: For the documentation only: the gate has read the token before any route is looked for.

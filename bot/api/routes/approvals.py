@@ -13,13 +13,14 @@ from bot.api.once import Repeat, once
 from bot.api.problems import Refused
 from bot.api.routes.requests import Named, done, found
 from bot.api.schemas import Done, In, Out
-from bot.rules.approval import DeciderFacts
-from bot.rules.scopes import BadHolder, Scope, person
-from bot.services import access, delegating, explaining
-from bot.services.breaking import BreakGlass, break_glass
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from ledger.states import RequestState
+from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.approvals.decision import DeciderFacts
+from bot.services.access import authorization, delegation
+from bot.services.access.api_keys import Principal
+from bot.services.approvals import explanation
+from bot.services.approvals.break_glass import BreakGlass, break_glass
+from bot.services.runtime.commands import Reply
+from ledger.kernel.states import RequestState
 
 router = APIRouter(prefix="/api/v1", tags=["approvals"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
@@ -46,7 +47,7 @@ class WhyOut(Out):
 async def why(desk: AtDesk, who: Reader, request: Named) -> WhyOut:
     """Which rule of the policy asks for the approval of a request, who may give it, and what was waived."""
     row, _ = await found(desk, who, request)
-    return WhyOut.model_validate(await explaining.why(desk.ctx, row.id))
+    return WhyOut.model_validate(await explanation.why(desk.ctx, row.id))
 
 
 class DelegationIn(In):
@@ -69,8 +70,8 @@ class DelegationOut(Out):
 @router.get("/delegations", responses=refusals())
 async def delegations(desk: AtDesk, who: Reader) -> list[DelegationOut]:
     """Who decides for whom now: one's own in both directions; all of them for those who decide."""
-    everything = access.sees_all(desk.ctx.policy, who)
-    rows = await delegating.listing(desk.ctx, who.actor, everything=everything)
+    everything = authorization.sees_all(desk.ctx.policy, who)
+    rows = await delegation.listing(desk.ctx, who.actor, everything=everything)
     return [DelegationOut.model_validate(row) for row in rows]
 
 
@@ -81,14 +82,14 @@ async def delegate(desk: AtDesk, who: Decider, body: DelegationIn) -> Done:
         to = person(body.delegate)
     except BadHolder as error:
         raise Refused(Reply(False, "bad_delegate", str(error))) from error
-    command = delegating.Delegate(DeciderFacts(who.actor), to, body.until)
-    return done(await delegating.delegate(desk.ctx, command))
+    command = delegation.Delegate(DeciderFacts(who.actor), to, body.until)
+    return done(await delegation.delegate(desk.ctx, command))
 
 
 @router.delete("/delegations", responses=refusals(409))
 async def revoke(desk: AtDesk, who: Decider) -> Done:
     """Take it back: from now on nobody decides in your place."""
-    return done(await delegating.revoke(desk.ctx, delegating.Delegate(DeciderFacts(who.actor))))
+    return done(await delegation.revoke(desk.ctx, delegation.Delegate(DeciderFacts(who.actor))))
 
 
 class BreakGlassIn(In):

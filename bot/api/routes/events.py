@@ -11,11 +11,11 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 
 from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import Refused
-from bot.rules.scopes import Scope
-from bot.services import following
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.figures import exposition
+from bot.rules.access.scopes import Scope
+from bot.services.access.api_keys import Principal
+from bot.services.audit import event_stream
+from bot.services.audit.metrics import exposition
+from bot.services.runtime.commands import Reply
 from ledger.models import Event
 
 router = APIRouter(tags=["events"])
@@ -44,7 +44,7 @@ async def events(
         raise Refused(
             Reply(False, "too_many_streams", f"This key has {MOST_STREAMS} streams already; close one first.")
         )
-    begun = await following.begin(desk.ctx, who, last_event_id)
+    begun = await event_stream.begin(desk.ctx, who, last_event_id)
     if isinstance(begun, Reply):
         raise Refused(begun)
 

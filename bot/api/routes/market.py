@@ -9,21 +9,21 @@ from fastapi import APIRouter, Header, Query, Response
 from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import FieldProblem, Refused
 from bot.api.schemas import CompareIn, In, Out, ProfileOut
-from bot.rules.comparison_text import markdown, to_json
-from bot.rules.grammar import Command, GrammarError, said
-from bot.rules.job import JobArgs, job_request
-from bot.rules.policy import Policy
-from bot.rules.scopes import Scope
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
-from bot.services.market_document import MarketDocument
-from bot.services.planning import LOOK_HOURS, Compared, Planned, compare_market
-from bot.services.planning import plan as make_plan
-from bot.services.portable import BadJob, JobDocument, Text, read_job
-from bot.services.tables import told_comparison, told_plan
-from bot.services.told import Told
-from providers import profile
+from bot.rules.access.scopes import Scope
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.parser import Command, GrammarError, said
+from bot.rules.plans.comparison_text import markdown, to_json
+from bot.rules.policy.policy import Policy
+from bot.rules.values.text_table import Told
+from bot.services.access.api_keys import Principal
+from bot.services.market.document import MarketDocument
+from bot.services.plans.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
+from bot.services.plans.job_file import BadJob, JobDocument, Text, read_job
+from bot.services.plans.planner import LOOK_HOURS, Compared, Planned, compare_market
+from bot.services.plans.planner import plan as make_plan
+from bot.services.plans.tables import told_comparison, told_plan
+from bot.services.runtime.commands import Reply
+from providers.profiles import model
 
 router = APIRouter(prefix="/api/v1", tags=["market"])
 Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
@@ -174,24 +174,24 @@ def compared_out(compared: Compared) -> CompareOut:
 @router.get("/profiles", responses=refusals())
 async def profiles(_desk: AtDesk, _who: Reader) -> list[ProfileOut]:
     """What is peculiar to each cloud, and what ends its meter."""
-    return [_profile(name) for name in profile.names()]
+    return [_profile(name) for name in model.names()]
 
 
 @router.get("/profiles/{cloud}", responses=refusals(404))
 async def one_profile(_desk: AtDesk, _who: Reader, cloud: str) -> ProfileOut:
     """One cloud's profile with its whole text."""
-    if cloud not in profile.names():
-        known = ", ".join(profile.names())
+    if cloud not in model.names():
+        known = ", ".join(model.names())
         raise Refused(Reply(False, "unknown_profile", f"There is no profile {cloud[:40]}; there are {known}."))
     return _profile(cloud)
 
 
 def _profile(name: str) -> ProfileOut:
-    found = profile.load(name)
+    found = model.load(name)
     return ProfileOut(
         cloud=name,
         kind=found.front.kind.value,
         ends_the_meter=found.front.meter_stop_verb.value,
         spot=found.front.spot_available,
-        text=(profile.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
+        text=(model.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
     )

@@ -15,18 +15,22 @@ from bot.api.once import Repeat, once
 from bot.api.problems import FieldProblem, Refused
 from bot.api.routes.requests import Limit, Named, done, found
 from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
-from bot.rules import recovering
-from bot.rules.approval import DeciderFacts
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.scopes import BadHolder, Scope, person
-from bot.services import access, auditing, measured, recovery, sweep, unreachable
-from bot.services.adopting import Adopt, adopt_stray
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, plain, read_job
-from ledger.reads import instances_page
-from ledger.states import InstanceState, StrayState
-from ledger.strays import every_stray, unknown_instances
+from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.instances import recovery_mode
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.audit import journal
+from bot.services.instances import reconcile, unreachable_accounts
+from bot.services.instances.adoption import Adopt, adopt_stray
+from bot.services.plans import run_history
+from bot.services.plans.job_file import BadJob, JobDocument, plain, read_job
+from bot.services.runtime import recovery_mode as runtime_recovery_mode
+from bot.services.runtime.commands import Reply
+from ledger.kernel.states import InstanceState, StrayState
+from ledger.queries.orphans import every_stray, unknown_instances
+from ledger.queries.views import instances_page
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
@@ -120,7 +124,7 @@ class UnreachableOut(Out):
 class GoneIn(In):
     """Which instances and strays no longer exist, and why that is known."""
 
-    ids: Annotated[list[StrayRef], Field(min_length=1, max_length=unreachable.MOST)]
+    ids: Annotated[list[StrayRef], Field(min_length=1, max_length=unreachable_accounts.MOST)]
     reason: Annotated[str, Field(max_length=500)] = ""
 
 
@@ -165,7 +169,7 @@ class RecoveredOut(Out):
 async def audit(desk: AtDesk, who: Reader, request: Named) -> AuditOut:
     """What happened to a request or session, in order, with its seals checked."""
     row, _ = await found(desk, who, request)
-    told = await auditing.audit(desk.ctx.db, row.id)
+    told = await journal.audit(desk.ctx.db, row.id)
     return AuditOut.model_validate(told)
 
 
@@ -173,7 +177,7 @@ async def audit(desk: AtDesk, who: Reader, request: Named) -> AuditOut:
 async def preflight(desk: AtDesk, who: Reader) -> list[PreflightOut]:
     """Whether each cloud that is set up can be bought from now, asked within the last minute."""
     ctx = desk.ctx
-    everything = access.sees_all(ctx.policy, who)
+    everything = authorization.sees_all(ctx.policy, who)
     checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
     return [
         PreflightOut(
@@ -198,7 +202,7 @@ async def instances(
 ) -> list[InstanceOut]:
     """The instances of the sessions that this key may see, the newest first."""
     async with desk.ctx.db.read() as tx:
-        names = await access.visible(tx, desk.ctx.policy, who)
+        names = await authorization.visible(tx, desk.ctx.policy, who)
         rows = await instances_page(tx, whose=names, live=live, limit=limit)
     return [InstanceOut.model_validate(row) for row in rows]
 
@@ -213,7 +217,7 @@ async def strays(desk: AtDesk, _who: Admin) -> list[StrayOut]:
 @router.post("/strays/{stray}/condemn", responses=refusals(404, 409))
 async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> Done:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    return done(await recovery.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
+    return done(await runtime_recovery_mode.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
 
 
 @router.post("/strays/{stray}/adopt", response_model=Done, responses=refusals(404, 409))
@@ -239,23 +243,23 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
 @router.get("/unreachable", responses=refusals())
 async def unreachable_list(desk: AtDesk, _who: Admin) -> list[UnreachableOut]:
     """What is open in accounts that no key which is set up here opens: nothing can look at it or end it."""
-    return [UnreachableOut.model_validate(one) for one in await unreachable.unreachable(desk.ctx)]
+    return [UnreachableOut.model_validate(one) for one in await unreachable_accounts.unreachable(desk.ctx)]
 
 
 @router.post("/unreachable/gone", responses=refusals(404, 409, 503))
 async def unreachable_gone(desk: AtDesk, who: Admin, body: GoneIn) -> Done:
     """Say that these no longer exist, all of them or none. Refused while a cloud or their agents say otherwise."""
-    return done(await unreachable.write_off(desk.ctx, body.ids, who.actor, body.reason))
+    return done(await unreachable_accounts.write_off(desk.ctx, body.ids, who.actor, body.reason))
 
 
 @router.post("/recover", responses=refusals())
 async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
     """Look at every cloud now: what carries our label and has no row here waits for an operator's word."""
     ctx = desk.ctx
-    looks = await asyncio.gather(*(sweep.observe(ctx, name) for name in ctx.providers))
+    looks = await asyncio.gather(*(reconcile.observe(ctx, name) for name in ctx.providers))
     async with ctx.db.read() as tx:
         rows = [row for row in await every_stray(tx) if row.state is StrayState.QUARANTINED]
-        held = recovering.held(await unknown_instances(tx))
+        held = recovery_mode.held(await unknown_instances(tx))
     return RecoveredOut(
         clouds=[
             LookedOut(cloud=name, listed=look.listed, problem=look.problem)
@@ -279,7 +283,7 @@ async def runs(desk: AtDesk, _who: Reader) -> list[RunOut]:
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
         )
-        for one in await measured.measured_runs(desk.ctx.db)
+        for one in await run_history.measured_runs(desk.ctx.db)
     ]
 
 
@@ -291,7 +295,7 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         raise Refused(Reply(False, "bad_word", "Say either the session or the job of the run."))
     if body.session is not None:
         row, _ = await found(desk, who, body.session)
-        return done(await measured.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
+        return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
     try:
         job = read_job(body.job or JobDocument(), ctx.policy, "plan")
     except BadJob as error:
@@ -301,4 +305,4 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         sentence = "Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048."
         raise Refused(Reply(False, "bad_word", sentence))
     (name,) = job.gpu.names
-    return done(await measured.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))
+    return done(await run_history.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))

@@ -14,17 +14,21 @@ from bot.api.problems import Refused
 from bot.api.routes.market import refused
 from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
 from bot.api.views import request_out
-from bot.rules.approval import DeciderFacts, Decision
-from bot.rules.consumers import of as limits_of
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.scopes import Scope
-from bot.services import access, approvals, deciding, keys, mandates, provisioning, unattended
-from bot.services.commands import Cancel, Provision, Reply
-from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, completed, plain, read_job
+from bot.rules.access.scopes import Scope
+from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.policy.consumers import of as limits_of
+from bot.services.access import authorization, ssh_keys
+from bot.services.access.api_keys import Principal
+from bot.services.approvals import by_offer, decisions
+from bot.services.grants import approvers
+from bot.services.plans.job_file import BadJob, JobDocument, completed, plain, read_job
+from bot.services.requests import submit
+from bot.services.runtime import liveness
+from bot.services.runtime.commands import Cancel, Provision, Reply
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.models import Request, Session
-from ledger.reads import request_view, requests_page
-from ledger.values import Actor, ActorKind
+from ledger.queries.views import request_view, requests_page
 
 router = APIRouter(prefix="/api/v1", tags=["requests"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
@@ -40,10 +44,10 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 
 async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
     """What an id names, when the principal may see it; the one check of every route with an id."""
-    facts = await access.looked_up(desk.ctx, who)
+    facts = await authorization.looked_up(desk.ctx, who)
     try:
         async with desk.ctx.db.read() as tx:
-            return await access.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
+            return await authorization.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
     except LookupError as error:
         raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
 
@@ -70,13 +74,13 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
             job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
         except BadJob as error:
             raise refused(error) from error
-        reply = await provisioning.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
+        reply = await submit.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:
             async with desk.ctx.db.read() as tx:
-                hint = await keys.keyless(tx, await tx.get_one(Request, request_id))
+                hint = await ssh_keys.keyless(tx, await tx.get_one(Request, request_id))
             reply = replace(reply, sentence=f"{reply.sentence} {hint}".strip())
-        if reply.ok and not desk.settings.acts and (idle := await unattended.nobody_acts(desk.ctx, request_id)):
+        if reply.ok and not desk.settings.acts and (idle := await liveness.nobody_acts(desk.ctx, request_id)):
             reply = replace(reply, sentence=f"{reply.sentence} {idle}")
         return 202, done(reply, url=f"/api/v1/requests/{request_id}")
 
@@ -88,7 +92,7 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
     if consumer is None or (who.actor.kind is ActorKind.CONSUMER and consumer == who.actor.id):
         return who.actor
     async with desk.ctx.db.read() as tx:
-        names = await access.mine(tx, desk.ctx.policy, who.actor)
+        names = await authorization.mine(tx, desk.ctx.policy, who.actor)
     asked = f"{ActorKind.CONSUMER}:{consumer}"
     if asked not in names:
         sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
@@ -101,9 +105,9 @@ async def requests(
     desk: AtDesk, who: Reader, waiting: bool = False, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[RequestSummary]:
     """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
-    facts = await access.looked_up(desk.ctx, who)
+    facts = await authorization.looked_up(desk.ctx, who)
     async with desk.ctx.db.read() as tx:
-        names = await access.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now(), facts)
+        names = await authorization.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
     items = [RequestSummary.model_validate(row) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
@@ -114,8 +118,8 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
-        asked = await mandates.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
-        view, hint = await request_view(tx, row.id), await keys.keyless(tx, row)
+        asked = await approvers.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
+        view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row)
         return request_out(view, desk.ctx.policy, asked, hint)
 
 
@@ -123,7 +127,7 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
 async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
-    decision = deciding.Named(
+    decision = by_offer.Named(
         row.id,
         Decision.APPROVE,
         DeciderFacts(who.actor),
@@ -137,7 +141,7 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
     )
 
     async def decide(name: str) -> tuple[int, Done]:
-        reply = await deciding.decide(desk.ctx, replace(decision, key=name))
+        reply = await by_offer.decide(desk.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
     # What the decider had before them is no part of it: a repeated call looks first, and sees what the first one did.
@@ -157,10 +161,10 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
 async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
-    decision = deciding.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
+    decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
 
     async def decide(name: str) -> tuple[int, Done]:
-        reply = await deciding.decide(desk.ctx, replace(decision, key=name))
+        reply = await by_offer.decide(desk.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
     if key is None:
@@ -173,8 +177,8 @@ async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Do
     """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
-        if not await access.may_cancel(tx, desk.ctx.policy, who, row):
+        if not await authorization.may_cancel(tx, desk.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
             raise Refused(Reply(False, "not_yours", sentence))
-    reply = await approvals.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
+    reply = await decisions.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")

@@ -14,19 +14,21 @@ from bot.api.problems import FieldProblem, Refused
 from bot.api.routes.requests import Cursor, Limit, Named, done, found
 from bot.api.schemas import Done, DoneIn, ExtendIn, Page, SessionOut
 from bot.api.views import session_out
-from bot.rules.approval import DeciderFacts
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.scopes import Scope
-from bot.rules.switching import Order
-from bot.services import access, extending, node_api, switching
-from bot.services import sessions as service
-from bot.services.commands import Done as WorkDone
-from bot.services.commands import Extend, Reply, Switch, Terminate
-from bot.services.consumers import Principal
-from bot.services.portable import plain
-from bot.services.reconciling import ranges
+from bot.rules.access.scopes import Scope
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.instances.power import Order
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.billing.true_up import ranges
+from bot.services.instances import power
+from bot.services.nodes import node_api
+from bot.services.plans.job_file import plain
+from bot.services.runtime.commands import Done as WorkDone
+from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
+from bot.services.sessions import extension, service
 from ledger.models import Session
-from ledger.reads import session_view, sessions_page
+from ledger.queries.views import session_view, sessions_page
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
@@ -41,8 +43,8 @@ async def sessions(
     """Sessions that this key may see, the newest first; `live=false` shows those that are over too."""
     ctx = desk.ctx
     async with ctx.db.read() as tx:
-        names = await access.visible(tx, ctx.policy, who)
-        own = await access.mine(tx, ctx.policy, who.actor)
+        names = await authorization.visible(tx, ctx.policy, who)
+        own = await authorization.mine(tx, ctx.policy, who.actor)
         views = await sessions_page(tx, whose=names, live=live, before=cursor, limit=limit + 1)
         between = await ranges(ctx, tx, [view.session.id for view in views[:limit]])
     now = ctx.clock.now()
@@ -59,7 +61,7 @@ async def session(desk: AtDesk, who: Reader, session: Named) -> SessionOut:
     ctx = desk.ctx
     row = await _held(desk, who, session)
     async with ctx.db.read() as tx:
-        own = await access.mine(tx, ctx.policy, who.actor)
+        own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
         between = (await ranges(ctx, tx, (row.id,))).get(row.id)
     return session_out(ctx, view, ctx.clock.now(), mine=row.owner in own, between=between)
@@ -85,7 +87,7 @@ async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: 
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
             raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
-        reply = await extending.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
+        reply = await extension.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
         request_id = reply.data.get("request_id")
         url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
         return 202 if request_id else 200, done(reply, url=url, session_id=row.id)
@@ -149,7 +151,7 @@ async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, k
 
 async def _switch(desk: Desk, who: Principal, session: str, order: Order, key: str = "") -> Done:
     row = await _held(desk, who, session)
-    reply = await switching.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
+    reply = await power.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 

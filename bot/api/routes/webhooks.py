@@ -12,14 +12,14 @@ from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.api.routes.requests import Cursor, Limit
 from bot.api.schemas import In, Out, Page
-from bot.rules.scopes import Scope
-from bot.rules.webhooks import Topic
-from bot.services import access
-from bot.services import webhooks as service
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from ledger.webhooks import deliveries, webhooks
-from ledger.webhooks import webhook as find
+from bot.rules.access.scopes import Scope
+from bot.rules.webhooks.webhooks import Topic
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.runtime.commands import Reply
+from bot.services.webhooks import subscriptions as service
+from ledger.queries.webhooks import deliveries, webhooks
+from ledger.queries.webhooks import webhook as find
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
 Owner = Annotated[Principal, caller(Scope.WEBHOOKS_WRITE)]
@@ -89,7 +89,7 @@ def _done(reply: Reply) -> WebhookDone:
 async def list_webhooks(desk: AtDesk, who: Owner) -> list[WebhookOut]:
     """The webhooks that this key may see, without their secrets."""
     async with desk.ctx.db.read() as tx:
-        found = await webhooks(tx, await access.visible(tx, desk.ctx.policy, who))
+        found = await webhooks(tx, await authorization.visible(tx, desk.ctx.policy, who))
     return [WebhookOut.model_validate(one) for one in found]
 
 
@@ -134,7 +134,7 @@ async def list_deliveries(
 ) -> Page[DeliveryOut]:
     """What was sent to a webhook and what came of it, the newest first; kept for 30 days."""
     async with desk.ctx.db.read() as tx:
-        if await find(tx, webhook, await access.visible(tx, desk.ctx.policy, who)) is None:
+        if await find(tx, webhook, await authorization.visible(tx, desk.ctx.policy, who)) is None:
             raise Refused(service.UNKNOWN)
         rows = await deliveries(tx, webhook, failed=failed, before=cursor, limit=limit + 1)
     items = [DeliveryOut.model_validate(one) for one in rows[:limit]]
