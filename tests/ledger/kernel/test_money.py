@@ -53,16 +53,23 @@ def test_a_price_is_never_kept_lower_than_it_is(price: Decimal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("price", "kept"),
+    ("price", "whole"),
     [
-        ("0.5", "0.5"),
-        ("0.500000", "0.500000"),
-        ("0.0000001", "0.000001"),
+        ("0.36", "0.36"),
+        ("0.3593", "0.3593"),
+        ("0.359300", "0.359300"),
+        ("0.3593004", "0.359301"),
+        ("0.000000001", "0.000001"),
+        ("12", "12"),
+        ("1E+3", "1E+3"),
         ("1000000.0000001", "1000000.0000001"),
         ("1E+30", "1E+30"),
-        ("NaN", "NaN"),
-        ("-Infinity", "-Infinity"),
+        ("Infinity", "Infinity"),
     ],
 )
-def test_what_needs_no_rounding_or_is_no_price_is_left_as_it_is(price: str, kept: str) -> None:
-    assert str(money.rate(Decimal(price))) == kept
+def test_a_price_is_kept_in_whole_micro_dollars_and_never_too_low(price: str, whole: str) -> None:
+    assert str(money.rate(Decimal(price))) == whole
+
+
+def test_a_price_that_is_no_number_is_left_to_the_other_rules() -> None:
+    assert money.rate(Decimal("NaN")).is_nan()
