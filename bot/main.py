@@ -24,7 +24,7 @@ import uvicorn
 
 from bot import logs
 from bot.api.app import build_api
-from bot.api.desk import CALLS_PER_MINUTE, ApiSettings, Desk
+from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Desk
 from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
 from bot.slack.app import SlackDoor

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from decimal import Decimal
 
-from bot.api.routes.market import WORDS, InventoryQuery
+from bot.api.routes.market import WORDS
+from bot.api.schemas.market import InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job_args import JobArgs, job_request
 from bot.rules.grammar.parser import Command, parse

@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
 from bot.api.app import build_api, routes
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli.access.api_client import Door
 from bot.cli.access.in_process_api import _AsOperator
 from bot.cli.commands.mcp import Tools

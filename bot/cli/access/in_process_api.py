@@ -11,7 +11,7 @@ import httpx
 
 from bot import logs
 from bot.api.app import routes
-from bot.api.desk import PRINCIPAL, ApiSettings, Desk
+from bot.api.dependencies import PRINCIPAL, ApiSettings, Desk
 from bot.cli.access.api_client import Door
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
 from bot.cli.lazy import load

@@ -13,7 +13,9 @@ import typer
 import yaml
 
 from bot import logs
-from bot.api.schemas import Page, RequestOut, RequestSummary, SessionOut
+from bot.api.schemas.base import Page
+from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import Door, spoken
 from bot.cli.terminal.screen import ask, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show, tell
