@@ -14,8 +14,8 @@ FOLDERS = {
     "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
-        "access approvals audit billing budgets checkpoints grammar instances market nodes plans policy pricing reports "
-        "sessions sizing values webhooks"
+        "access approvals audit billing budgets checkpoints grammar instances market nodes plans policy pricing "
+        "reports sessions sizing values webhooks"
     ),
     "bot/services": (
         "access approvals audit billing budgets checkpoints grants instances market nodes notifications outbox plans "

@@ -70,10 +70,10 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
         ctx = replace(ctx, people=_AskedInSlack(found, ctx.policy, ctx.clock))
     try:
         with explained():
-            at = await schema.current(ctx.db)
-        needed = schema.newest()
-        if at != needed:
-            fail(f"The ledger is at {at or 'base'} and this program needs {needed}; run gpu-shopper db upgrade.")
+            try:
+                await schema.require_newest(ctx.db)
+            except schema.SchemaError as error:
+                fail(str(error))
         app = routes({})
         app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False))
         who = Principal("", operator(), operator(), frozenset(scopes))
