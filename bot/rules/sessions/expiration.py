@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import hours, plural
 from ledger.kernel.end_reason import EndReason
 
@@ -37,7 +39,7 @@ def next_look(moments: Sequence[datetime], deadline: datetime, now: datetime) ->
 
 
 def ended_by(
-    hours_approved: Decimal, most_hours: Decimal, *, spent: str, unconfirmed: bool, ahead: bool = False
+    hours_approved: Decimal, policy: Policy, *, spent: str, unconfirmed: bool, ahead: bool = False
 ) -> tuple[EndReason, str]:
     """Code and sentence of an approved end. `spent` is the amount that is used up before the hours, or empty.
 
@@ -47,10 +49,10 @@ def ended_by(
     code, said = EndReason.RESERVATION_OVER, f"The approved {hours(hours_approved)} are over{then}"
     if spent:
         code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} is used up{then}"
-    elif hours_approved >= most_hours:
+    elif hours_cap.left(policy, hours_approved) <= 0:
         code, said = (
             EndReason.HOURS_CAP,
-            f"{said} That is the most without an override; {hours(most_hours)} is the cap.",
+            f"{said} That is the most without an override; {hours(policy.max_hours)} is the cap.",
         )
     if unconfirmed:
         return EndReason.OVERSPEND_UNCONFIRMED, f"{said} Nobody confirmed what it would cost."
