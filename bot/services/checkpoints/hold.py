@@ -106,10 +106,8 @@ async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Ca
 async def too_dear(tx: Tx, row: Instance) -> bool:
     """Whether the machine is billed above what was approved: holding it would go on with that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
-    return (
-        row.outcome_code == EndReason.BILLED_ABOVE_CAP
-        or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
-    )
+    ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
+    return ended_for_it or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
 
 
 def disk_rate(row: Instance) -> Decimal:
@@ -170,19 +168,9 @@ async def tell(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) ->
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Tell the fallback contacts when the owner was tried and is not reached."""
     session = await tx.get_one(Session, row.session_id)
-    await end_of_session.reach(
-        ctx,
-        tx,
-        session,
-        KIND,
-        subject_of(
-            row,
-            CheckpointStep.HELD
-            if row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
-            else CheckpointStep.SAVING,
-        ),
-        now,
-    )
+    held = row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
+    step = CheckpointStep.HELD if held else CheckpointStep.SAVING
+    await end_of_session.reach(ctx, tx, session, KIND, subject_of(row, step), now)
 
 
 async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
