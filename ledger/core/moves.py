@@ -87,10 +87,9 @@ async def move(
     """Move one row to `to` and return it as it is now.
 
     The WHERE clause comes from the table of legal moves, narrowed by `only_from`, `version` (the row's version that
-    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal.
-    A claim ends with the move, unless `claim_goes_on` in the new state; where `nothing_due`, no job looks again.
-    Raises `StaleMove` when the row has moved on, `IllegalMove` when it could never have come here, `LookupError` for an
-    unknown id.
+    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal. The
+    claim ends here, unless it `claim_goes_on`. Raises `StaleMove` when the row has moved on, `IllegalMove` when it
+    could never have come here, `LookupError` for an unknown id.
     """
     if to is InstanceState.GONE and proof is None:
         raise ProofMissing(f"{row_id}: only a ProofOfEnd moves an instance to gone")
