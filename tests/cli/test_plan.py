@@ -193,7 +193,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
 async def test_a_described_run_is_rented_for_the_time_that_it_may_take(stage: Stage) -> None:
     await stage.command("alice", "/gpu provision model=1B tokens=30M seq=2048 batch=64")
     (request,) = (await stage.w.books()).requests
-    job = JobRequest.from_json(request.job)
+    job = request.job
     assert job.work == ("model=1B", "tokens=30M", "seq=2048", "batch=64")
     made = await planned(stage, "model=1B tokens=30M seq=2048 batch=64")
     assert made.best is not None

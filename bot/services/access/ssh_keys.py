@@ -129,6 +129,6 @@ async def keyless(tx: Tx, request: Request) -> str:
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.kind is ActorKind.CONSUMER or request.kind != "provision" or request.state not in open_now:
         return ""
-    if request.job.get("public_key") or await public_key(tx, owner.ref) is not None:
+    if request.job.public_key or await public_key(tx, owner.ref) is not None:
         return ""
     return f"{no_key(owner.ref, ADDS)}."

@@ -66,7 +66,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             state=RequestState.QUOTING,
             inbox_key=command.key,
             requester=command.actor.ref,
-            job=job.to_json(),
+            job=job,
             reason=job.reason,
             channel=command.channel,
             expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),

@@ -27,7 +27,6 @@ from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before
@@ -143,7 +142,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         return Reply(False, "already_asked", sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
-    job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
+    job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
     # Of what is stopped only the disk is paid.
     stopped = row.gate == hold.HELD and row.status == "stopped"
@@ -164,7 +163,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         inbox_key=command.key,
         parent_id=parent.id,
         requester=command.decider.actor.ref,
-        job=job.to_json(),
+        job=job,
         reason=reason,
         channel=parent.channel,
         rule=f"{needed.rule} {gate or f'It is {say_hours(total)} in all then.'}",
@@ -183,7 +182,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
 
 
 def _asked(request: Request) -> Reply:
-    more, short = say_hours(JobRequest.from_json(request.job).hours), short_id(request.id)
+    more, short = say_hours(request.job.hours), short_id(request.id)
     sentence = f"Request {short} for {more} more is shown to those who decide; the end stands until then."
     return Reply(True, "asked", sentence, {"request_id": request.id})
 
@@ -192,7 +191,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     """The last approval of an extension: reserve its amount, and move the session's end, in the same transaction."""
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or JobRequest.from_json(request.job).hours)
+    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
     seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
     authority = GrantRow(
         id=new_id("grt", now),

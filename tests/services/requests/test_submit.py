@@ -86,7 +86,7 @@ async def test_a_person_may_have_so_many_undecided_requests(w: World) -> None:
 async def test_the_disk_is_at_least_what_the_workload_needs(w: World) -> None:
     await w.ask(workload="moe", disk_gb=10)
     await w.ask(disk_gb=200)
-    assert [row.job["disk_gb"] for row in (await w.books()).requests] == [64, 200]
+    assert [row.job.disk_gb for row in (await w.books()).requests] == [64, 200]
 
 
 async def test_the_most_open_requests_hold_however_many_ask_at_once(w: World) -> None:
