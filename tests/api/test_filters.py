@@ -8,11 +8,10 @@ from decimal import Decimal
 
 from bot.api.routes.market import WORDS, InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
-from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import Command, parse
 from bot.rules.market.filters import capability
 from bot.rules.policy.policy import Policy
-from bot.services.plans.planner import LOOK_HOURS
 from ledger.engine.db import Database
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer
@@ -66,7 +65,7 @@ def _said(field: str, value: str) -> str:
 def _job(line: str, policy: Policy) -> JobRequest:
     parsed = parse(line, policy)
     assert isinstance(parsed, Command), parsed
-    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+    return parsed.job or everything(policy)
 
 
 def test_the_route_and_the_command_line_have_the_same_filters() -> None:

@@ -10,7 +10,8 @@ from bot.api.desk import AtDesk, caller, refusals
 from bot.api.problems import FieldProblem, Refused
 from bot.api.schemas import CompareIn, In, Out, ProfileOut
 from bot.rules.access.scopes import Scope
-from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.job import everything
+from bot.rules.grammar.job_document import JobDocument, Text
 from bot.rules.grammar.parser import Command, GrammarError, said
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
@@ -18,8 +19,8 @@ from bot.rules.values.text_table import Told
 from bot.services.access.api_keys import Principal
 from bot.services.market.document import MarketDocument
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
-from bot.services.plans.job_file import BadJob, JobDocument, Text, read_job
-from bot.services.plans.planner import LOOK_HOURS, Compared, Planned, compare_market
+from bot.services.plans.job_file import BadJob, read_job
+from bot.services.plans.planner import Compared, Planned, compare_market
 from bot.services.plans.planner import plan as make_plan
 from bot.services.plans.tables import told_comparison, told_plan
 from bot.services.runtime.commands import Reply
@@ -117,7 +118,7 @@ async def inventory(
         given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
     parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
     ctx = desk.ctx
-    wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
+    wanted = parsed.job or everything(ctx.policy)
     ready = await desk.shelf.inventory(ctx, wanted)
     headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
     if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:

@@ -16,13 +16,14 @@ from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, Request
 from bot.api.views import request_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.policy.consumers import of as limits_of
 from bot.services.access import authorization, ssh_keys
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import by_offer, decisions
 from bot.services.grants import approvers
-from bot.services.plans.job_file import BadJob, JobDocument, completed, plain, read_job
+from bot.services.plans.job_file import BadJob, completed, read_job
 from bot.services.requests import submit
 from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
@@ -152,7 +153,7 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
 def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
     """Hours as every door takes them; `Refused` for what is no time."""
     try:
-        return None if said is None else KEYS["hours"].read(plain(said), desk.ctx.policy)["hours"]
+        return None if said is None else hours_of(plain(said), desk.ctx.policy)
     except BadWord as error:
         raise Refused(Reply(False, "bad_word", str(error))) from error
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
 from bot.rules.values.phrases import read_amount
@@ -39,14 +40,13 @@ SPOT_WORDS: Mapping[str, SpotPolicy] = {
 }
 UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
 TOKEN_UNITS: Mapping[str, int] = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-MOST_USD = Decimal(1_000_000)
 LARGEST_DISK_GB = 100_000
 
 DURATION = r"-?(?:\d+(?:\.\d+)?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m))+"
 _DURATION = re.compile(DURATION)
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
-_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9})|(\+))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 
@@ -57,7 +57,7 @@ class BadWord(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One `key=value` of the language. `read` turns the value into fields of `JobArgs`, or raises `BadWord`."""
+    """One `key=value` of the language. `read` makes fields of a job and its GPUs of the value, or raises `BadWord`."""
 
     key: str
     value: str
@@ -89,7 +89,7 @@ def read_gpus(text: str, policy: Policy) -> Fields:
         if not found:
             raise BadWord(unknown_gpu(part))
         names += [name for name in found if name not in names]
-    return {**fields, "gpu_names": tuple(names)}
+    return {**fields, "names": tuple(names)}
 
 
 def unknown_gpu(text: str) -> str:
@@ -100,22 +100,18 @@ def unknown_gpu(text: str) -> str:
 
 
 def read_count(text: str, policy: Policy) -> Fields:
-    """`4` or `2-4` GPUs."""
+    """`4`, `2-4`, or `2+` GPUs, which are two to as many as the policy allows."""
     found = _COUNT.fullmatch(text)
     if found is None:
         raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
-    least, most = int(found[1]), int(found[2] or found[1])
-    if least < 1:
-        raise BadWord("At least one GPU is needed.")
-    if most < least:
-        raise BadWord(f"{show(text)} runs backwards; write the smaller number first.")
-    if most > policy.max_gpus:
-        raise BadWord(f"{most} GPUs are above the limit of {policy.max_gpus}.")
+    least, most = int(found[1]), policy.max_gpus if found[3] else int(found[2] or found[1])
+    if wrong := job_bounds.gpu_count(least, most, policy):
+        raise BadWord(wrong.sentence)
     return {"count_min": least, "count_max": most}
 
 
-def read_hours(text: str, policy: Policy) -> Fields:
-    """`6`, `6h`, `90m`, `1h30m`, `2d`; the bounds are the policy's."""
+def hours_of(text: str, policy: Policy) -> Decimal:
+    """Hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
     bare = text.lower().replace(" ", "")
     if _PLAIN_NUMBER.fullmatch(bare):
         bare += "h"
@@ -126,25 +122,27 @@ def read_hours(text: str, policy: Policy) -> Fields:
     judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
     if not judged.allowed:
         raise BadWord(judged.sentence)
-    return {"hours": total.quantize(Decimal("0.000001"))}
+    return total.quantize(Decimal("0.000001"))
+
+
+def read_hours(text: str, policy: Policy) -> Fields:
+    """For how long."""
+    return {"hours": hours_of(text, policy)}
 
 
 def _money(text: str) -> Decimal:
-    if re.match(r"\s*\$?\s*-", text):
-        raise BadWord("An amount of money cannot be negative.")
-    amount = read_amount(text)
+    below_zero = re.match(r"\s*\$?\s*-", text)
+    amount = Decimal(-1) if below_zero else read_amount(text)
     if amount is None:
         raise BadWord(f"{show(text)} is not an amount of money; write $50 or 0.75.")
-    if amount == 0:
-        raise BadWord("An amount of money must be above zero.")
-    if amount > MOST_USD:
-        raise BadWord("An amount of money above $1,000,000 is not believed; write $50 or 0.75.")
+    if wrong := job_bounds.money(amount):
+        raise BadWord(wrong.sentence)
     return amount
 
 
 def read_budget(text: str, _policy: Policy) -> Fields:
     """The most that the run may cost in all."""
-    return {"budget_usd": _money(text)}
+    return {"budget_cap_usd": _money(text)}
 
 
 def read_price(text: str, _policy: Policy) -> Fields:
@@ -168,8 +166,8 @@ def read_memory(text: str, _policy: Policy) -> Fields:
 
 
 def read_disk(text: str, _policy: Policy) -> Fields:
-    """`100`, `100GB` or `1TB`."""
-    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?", text.lower())
+    """`100`, `100GB` or `1TB`, at least."""
+    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?\+?", text.lower())
     size = int(found[1]) * (1000 if (found[2] or "").startswith("t") else 1) if found else 0
     if not 0 < size <= LARGEST_DISK_GB:
         raise BadWord(f"{show(text)} is not a disk size; write 100GB or 1TB.")
@@ -185,7 +183,7 @@ def read_clouds(text: str, _policy: Policy) -> Fields:
             there = ", ".join(cloud_names.names())
             raise BadWord(f"{show(part)} is not a cloud; there are {there}.{near(part, cloud_words())}")
         clouds += [cloud] if cloud not in clouds else []
-    return {"clouds": tuple(clouds)}
+    return {"candidates": tuple(clouds)}
 
 
 def read_regions(text: str, _policy: Policy) -> Fields:
@@ -219,8 +217,8 @@ def read_reliability(text: str, _policy: Policy) -> Fields:
     """`0.98` or `98%`."""
     found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text)
     share = Decimal(found[1]) / (100 if found[2] else 1) if found else Decimal(-1)
-    if not 0 <= share <= 1:
-        raise BadWord(f"{show(text)} is not a reliability; write 0.98 or 98%.")
+    if wrong := job_bounds.reliability(share, show(text)):
+        raise BadWord(wrong.sentence)
     return {"min_reliability": share}
 
 
@@ -274,8 +272,8 @@ def read_tokens(text: str, _policy: Policy) -> Fields:
 
 def read_reason(text: str, policy: Policy) -> Fields:
     """Why it is needed; approvers read this."""
-    if len(text) > policy.max_reason_chars:
-        raise BadWord(f"The reason has {len(text):,} characters; {policy.max_reason_chars:,} is the most.")
+    if wrong := job_bounds.reason(text, policy):
+        raise BadWord(wrong.sentence)
     return {"reason": text}
 
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from bot.rules.values.phrases import no_key
-from bot.rules.values.private_keys import looks_private, names_private_key
+from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.services.runtime.commands import AddKey, Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -24,7 +24,6 @@ from ledger.queries.lookups import public_key
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
-LONGEST_KEY = 4096
 #: How a key is added at a terminal.
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
 CHANGES = frozenset({"key.added", "key.removed"})

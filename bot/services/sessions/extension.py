@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.decision import plan
+from bot.rules.policy import job_bounds
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
 from bot.rules.sessions.extension import EXTEND
@@ -133,9 +134,8 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
         return Reply(False, "reason_needed", f'{gate} Say why: {again} for="…".')
-    if len(reason) > ctx.policy.max_reason_chars:
-        sentence = f"The reason has {len(reason)} characters; {ctx.policy.max_reason_chars} is the most."
-        return Reply(False, "reason_too_long", sentence)
+    if wrong := job_bounds.reason(reason, ctx.policy):
+        return Reply(False, *wrong)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."

@@ -80,7 +80,7 @@ def test_pairs_say_the_same_as_a_line() -> None:
     pairs = said("provision", [("gpu", "A100"), ("count", "2"), ("hours", "3h"), ("for", "a b")], Policy())
     assert isinstance(line, Command)
     assert isinstance(pairs, Command)
-    assert pairs.args == line.args
+    assert pairs.job == line.job
 
 
 def test_a_wrong_pair_is_named_by_its_number() -> None:
