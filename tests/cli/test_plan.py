@@ -244,11 +244,12 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
         tmp_path / "job.yaml",
         "plan model=1B tokens=300M gpu=4090,3090 2-4x clouds=vast,runpod max=$50 disk=1TB",
     )
-    for text in (
-        "{model: 1B, tokens: 300M, gpu: ['4090', 3090], count: 2-4, clouds: [vast, runpod], max: $50, disk: 1TB}",
-        "{work: {model: 1B}, tokens: 300M, resources: {gpu: {name: ['4090', '3090'], count: 2-4}, disk: 1TB}, "
-        "candidates: [vast, runpod], budget: 50, hours: }",
-    ):
+    words = "{model: 1B, tokens: 300M, gpu: ['4090', 3090], count: 2-4, clouds: [vast, runpod], max: $50, disk: 1TB}"
+    machine = "{gpu: {name: ['4090', '3090'], count: 2-4}, disk: 1TB}"
+    fields = (
+        f"{{work: {{model: 1B}}, tokens: 300M, resources: {machine}, candidates: [vast, runpod], budget: 50, run: }}"
+    )
+    for text in (words, fields):
         file.write_text(text)
         found = parse(line)
         assert isinstance(found, Command), found.message
