@@ -66,7 +66,7 @@ def test_one_missing_branch_of_a_rule_fails_and_is_named() -> None:
     assert not passed
     text = "\n".join(lines)
     assert "too low" in text
-    assert "bot/rules/pricing/spend_limits.py: 93%" in text
+    assert "bot/rules/spend.py: 93%" in text
 
 
 def test_a_well_tested_part_does_not_pay_for_another() -> None:

@@ -64,7 +64,7 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 def test_every_answer_can_be_had_as_json() -> None:
     lacking = set()
     for name, entry in COMMANDS.items():
-        module, _, attribute = (entry.at or f"{name}:app").partition(":")
+        module, _, attribute = (entry.at or f"commands.{name}:app").partition(":")
         for full, command in _commands(get_command(getattr(load(module), attribute)), name):
             if not any("--json" in option.opts for option in command.params):
                 lacking.add(full)

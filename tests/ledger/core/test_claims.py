@@ -120,7 +120,7 @@ async def test_wake_never_delays(db: Database) -> None:
 async def test_a_state_is_not_set_when_giving_back(db: Database) -> None:
     await asked(db)
     (held,) = await take(db, at(0))
-    with pytest.raises(TypeError, match=r"only by ledger\.moves\.move"):
+    with pytest.raises(TypeError, match=r"only by ledger\.core\.moves\.move"):
         await give_back(db, held, None, state=RequestState.APPROVED)
 
 

@@ -302,7 +302,7 @@ async def test_assigning_a_state_is_refused(sqlite_db: Database, to: State) -> N
     }
     async with sqlite_db.write() as tx:
         row = await born(tx, starts[type(to)])
-        with pytest.raises(StateAssigned, match=r"only by ledger\.moves\.move"):
+        with pytest.raises(StateAssigned, match=r"only by ledger\.core\.moves\.move"):
             row.state = to
     with pytest.raises(StateAssigned):
         row.state = to  # Detached rows too.

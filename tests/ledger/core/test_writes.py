@@ -92,5 +92,5 @@ async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:
         stray = await rows.stray(tx)
         assert await amend(tx, Stray, stray.id, reason="seen twice")
         assert not await amend(tx, Request, "req_none", outcome="x")
-        with pytest.raises(TypeError, match=r"only by ledger\.moves\.move"):
+        with pytest.raises(TypeError, match=r"only by ledger\.core\.moves\.move"):
             await amend(tx, Stray, stray.id, state="gone")
