@@ -22,19 +22,8 @@ from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 
-#: Blocks of the form → the word of the grammar that reads them.
-_BLOCKS = {
-    "gpu": "gpu",
-    "typed": "gpu",
-    "count": "count",
-    "hours": "hours",
-    "disk": "disk",
-    "max": "max",
-    "price": "price",
-    "clouds": "clouds",
-    "spot": "spot",
-    "for": "for",
-}
+#: Blocks that are called as the word of the grammar that reads them; `typed` is another GPU.
+_BLOCKS = ("gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
 #: What a missing word is said under → blocks in which something else is wrong that may be why it is missing.
 _MISSING = {"gpu": ("typed", {"gpu", "typed", "limits", "work"}), "hours": ("hours", {"hours", "work"})}
 
@@ -59,7 +48,7 @@ def _words(block: str, text: str) -> Iterator[Token]:
     """The words of one block: its own, or several of a kind. Raises `BadWord` for a word of another kind."""
     if block in _BLOCKS:
         if text:
-            yield pair(_BLOCKS[block], text)
+            yield pair("gpu" if block == "typed" else block, text)
         return
     for token in tokens(text):
         key, equals, _ = token.value.lower().partition("=")

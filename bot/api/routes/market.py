@@ -12,7 +12,7 @@ from bot.api.schemas import CompareIn, In, Out, ProfileOut
 from bot.rules.access.scopes import Scope
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_document import JobDocument, Text
-from bot.rules.grammar.parser import Command, GrammarError, said
+from bot.rules.grammar.parser import Command, GrammarError, parse
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.text_table import Told
@@ -77,25 +77,11 @@ class InventoryQuery(In):
     available: Text = ""
 
 
-#: Field of the query → word of the language.
-WORDS = {
-    "gpu": "gpu",
-    "count": "count",
-    "memory": "memory",
-    "min_vram": "memory",
-    "max_price": "price",
-    "provider": "clouds",
-    "region": "region",
-    "spot": "spot",
-    **{name: name for name in ("disk", "reliability", "total", "verified", "cuda", "capability", "available")},
-}
-
-
 def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> Command:
     """`field → (word, value)` read by the language of `/gpu`. Raises `Refused` with the field that is wrong."""
-    parsed = said(command, words.values(), desk.ctx.policy)
+    parsed = parse(command, desk.ctx.policy, words.values())
     if isinstance(parsed, GrammarError):
-        field = list(words)[parsed.position - 1] if 0 < parsed.position <= len(words) else ""
+        field = list(words)[parsed.pair - 1] if parsed.pair else ""
         wrong = [FieldProblem(field=field, sentence=parsed.message)]
         raise Refused(Reply(False, parsed.code, parsed.message), fields=wrong)
     return parsed
@@ -116,7 +102,8 @@ async def inventory(
     given = {name: value for name, value in query.model_dump().items() if value}
     if "min_vram" in given:
         given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
-    parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
+    asked = {name: ("memory" if name == "min_vram" else name, value) for name, value in given.items()}
+    parsed = read_words("inventory", asked, desk)
     ctx = desk.ctx
     wanted = parsed.job or everything(ctx.policy)
     ready = await desk.shelf.inventory(ctx, wanted)

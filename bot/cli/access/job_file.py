@@ -11,7 +11,7 @@ import yaml
 
 from bot import logs
 from bot.cli.terminal.screen import fail
-from bot.rules.grammar.job_document import JobDocument
+from bot.rules.grammar.job_document import JobDocument, plain
 
 _SPACED = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
 
@@ -31,15 +31,8 @@ def job_in(file: str) -> dict[str, Any]:
     if not isinstance(told, dict):
         fail(f"{file} is not a job; docs/schemas/job.json says how one looks.", 2)
     fields = {name: value for name, value in told.items() if name in JobDocument.model_fields and value is not None}
-    words = {str(name): _said(value) for name, value in told.items() if name not in JobDocument.model_fields}
-    if words := {name: value for name, value in words.items() if value is not None}:
-        fields["work"] = {**fields.get("work", {}), **words}
-    return fields
-
-
-def _said(value: Any) -> Any:
-    """A value as `work` takes it: a list is written with commas."""
-    return ",".join(map(str, value)) if isinstance(value, list) else value
+    words = {str(name): plain(value) for name, value in told.items() if name not in fields and value is not None}
+    return {**fields, "work": {**fields.get("work", {}), **words}} if words else fields
 
 
 def text_of(file: str) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from bot.cli.access.settings import BAD_SETTINGS, explained, fail
 from bot.clock import SystemClock
-from bot.rules.grammar.parser import Command, GrammarError, said
+from bot.rules.grammar.parser import Command, GrammarError, parse
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.throughput import FinishedRun
 from bot.services.market.catalog import Catalog
@@ -37,7 +37,7 @@ def policy_of(found: Settings) -> Policy:
 
 def command_of(name: str, options: Mapping[str, str], policy: Policy) -> Command:
     """The options read by the same language as `/gpu NAME`; ends the program at a word that it refuses."""
-    parsed = said(name, [(key, value) for key, value in options.items() if value], policy)
+    parsed = parse(name, policy, [(key, value) for key, value in options.items() if value])
     if isinstance(parsed, GrammarError):
         fail(parsed.message, 2)
     return parsed

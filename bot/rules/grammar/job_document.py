@@ -89,32 +89,17 @@ class JobDocument(_Strict):
     )
 
 
+#: Fields that are no word of the language; every other one is called as its word, or as another name of it.
+_APART = frozenset({"words", "resources", "work", "file_mounts", "consumer", "ssh_public_key"})
+
+
 def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:
     """`(field of the document, word of the language, value)` for everything that was said."""
     yield from _machine(document.resources)
-    for field, word, value in (
-        ("candidates", "clouds", ",".join(document.candidates)),
-        ("regions", "region", ",".join(document.regions)),
-        ("spot", "spot", document.spot),
-        ("hours", "hours", document.hours),
-        ("workload", "workload", document.workload),
-        ("budget", "max", document.budget),
-        ("max_price", "price", document.max_price),
-        ("reliability", "reliability", document.reliability),
-        ("total_memory", "total", document.total_memory),
-        ("verified", "verified", document.verified),
-        ("cuda", "cuda", document.cuda),
-        ("capability", "capability", document.capability),
-        ("available", "available", document.available),
-        ("offer", "offer", document.offer),
-        ("image", "image", document.image),
-        ("run", "run", document.run),
-        ("checkpoint", "checkpoint", document.checkpoint),
-        ("label", "label", document.label),
-        ("reason", "for", document.reason),
-    ):
-        if value not in (None, ""):
-            yield field, word, plain(value)
+    for field in JobDocument.model_fields:
+        value = getattr(document, field)
+        if field not in _APART and value not in (None, "", []):
+            yield field, "clouds" if field == "candidates" else field, plain(value)
     for word, value in document.work.items():
         yield f"work.{word}", word, plain(value)
 
@@ -136,7 +121,9 @@ def _machine(wanted: Resources) -> Iterator[tuple[str, str, str]]:
 
 
 def plain(value: Any) -> str:
-    """A value as the language writes it: YAML reads yes and no as truth, and numbers lose no digits."""
+    """A value as the language writes it: YAML reads yes and no as truth, numbers lose no digits, lists have commas."""
+    if isinstance(value, list):
+        return ",".join(map(plain, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:f}" if isinstance(value, Decimal) else str(value)

@@ -38,10 +38,11 @@ SPOT_WORDS: Mapping[str, SpotPolicy] = {
     **dict.fromkeys(("yes", "true", "on", "spot", "interruptible"), SpotPolicy.YES),
     **dict.fromkeys(("any", "either", "both"), SpotPolicy.ANY),
 }
-UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
+_UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
 TOKEN_UNITS: Mapping[str, int] = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
 LARGEST_DISK_GB = 100_000
 
+NUMBER = r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)"
 DURATION = r"-?(?:\d+(?:\.\d+)?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m))+"
 _DURATION = re.compile(DURATION)
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
@@ -112,17 +113,24 @@ def read_count(text: str, policy: Policy) -> Fields:
 
 def hours_of(text: str, policy: Policy) -> Decimal:
     """Hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
-    bare = text.lower().replace(" ", "")
-    if _PLAIN_NUMBER.fullmatch(bare):
-        bare += "h"
-    if not _DURATION.fullmatch(bare):
+    total = duration(text)
+    if total is None:
         raise BadWord(f"{show(text)} is not a time; write 6h, 90m or 1h30m.")
-    units = _AMOUNT_AND_UNIT.findall(bare)
-    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
-    judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
+    judged = check(total, Decimal(0), policy)
     if not judged.allowed:
         raise BadWord(judged.sentence)
     return total.quantize(Decimal("0.000001"))
+
+
+def duration(text: str) -> Decimal | None:
+    """The hours that a time says, below zero too; None for what is no time."""
+    bare = text.lower().replace(" ", "")
+    bare += "h" if _PLAIN_NUMBER.fullmatch(bare) else ""
+    if not _DURATION.fullmatch(bare):
+        return None
+    units = _AMOUNT_AND_UNIT.findall(bare)
+    total = sum((Decimal(number) * _UNIT_HOURS[unit] for number, unit in units), Decimal(0))
+    return -total if bare.startswith("-") else total
 
 
 def read_hours(text: str, policy: Policy) -> Fields:
@@ -230,12 +238,17 @@ def read_total(text: str, _policy: Policy) -> Fields:
     return {"memory_gb_total_min": Decimal(found[1])}
 
 
-def read_verified(text: str, _policy: Policy) -> Fields:
-    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+def yes_or_no(text: str, key: str) -> bool:
+    """What `key=yes` or `key=no` says. Raises `BadWord`."""
     answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
     if text.lower() not in answers:
-        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.{near(text, answers)}")
-    return {"verified_only": answers[text.lower()]}
+        raise BadWord(f"{show(text)} does not answer {key}; write {key}=yes or {key}=no.{near(text, answers)}")
+    return answers[text.lower()]
+
+
+def read_verified(text: str, _policy: Policy) -> Fields:
+    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+    return {"verified_only": yes_or_no(text, "verified")}
 
 
 def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
@@ -261,11 +274,15 @@ def read_available(text: str, _policy: Policy) -> Fields:
     return {"min_available_s": int(hours * 3600)}
 
 
+def whole(text: str) -> int | None:
+    """A whole number, with `k`, `M`, `B` or `T`; None for what is none."""
+    found = re.fullmatch(NUMBER, text.lower())
+    return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
+
+
 def read_tokens(text: str, _policy: Policy) -> Fields:
     """`300M`, `3B`: how many tokens the run trains on."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)", text.lower())
-    amount = int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else 0
-    if not 0 < amount <= 10**15:
+    if not 0 < (amount := whole(text) or 0) <= 10**15:
         raise BadWord(f"{show(text)} is not a number of tokens; write 300M or 3B.")
     return {"tokens": amount}
 

@@ -34,7 +34,7 @@ from bot.rules.values.private_keys import looks_private
 from bot.rules.values.text import Token, UnclosedQuote, caret, clean, tokens
 from providers.gpus.table import lookup
 
-__all__ = ["Command", "GrammarError", "parse", "reference", "said"]
+__all__ = ["Command", "GrammarError", "parse", "reference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,8 @@ class GrammarError:
     message: str
     example: str
     line: str
+    #: Which of the words that came beside the line, from 1; 0 is the line.
+    pair: int = 0
 
     code = "bad_word"
 
@@ -58,7 +60,7 @@ class GrammarError:
 def parse(text: str, policy: Policy | None = None, more: Iterable[tuple[str, str]] = ()) -> Command | GrammarError:
     """Read what somebody typed after `/gpu`. Nothing typed is `help`.
 
-    `more` are further words with their values, as in `said`; an error in the nth is at the place `len(text) + n`.
+    `more` are further words with their values, whatever is in them, such as a file or a REST body holds.
     """
     line = clean(text)
     if looks_private(line):  # It is not repeated: an answer may be seen by others, a private key by nobody.
@@ -75,20 +77,8 @@ def parse(text: str, policy: Policy | None = None, more: Iterable[tuple[str, str
     except UnclosedQuote as error:
         return GrammarError(line[error.position :], error.position, str(error), sub.example, line)
     except Wrong as error:
-        return GrammarError(error.token.raw, error.token.position, error.message, sub.example, line)
-
-
-def said(name: str, pairs: Iterable[tuple[str, str]], policy: Policy) -> Command | GrammarError:
-    """The same language from pairs of word and value, such as a file or a REST body holds, whatever is in the values.
-
-    The position of an error is the number of the pair, from 1; 0 is the whole.
-    """
-    sub = BY_NAME[name]
-    words = [pair(key, clean(value), place) for place, (key, value) in enumerate(pairs, 1)]
-    try:
-        return _READERS[sub.shape](sub, words, "", policy)
-    except Wrong as error:
-        return GrammarError(error.token.raw, error.token.position, error.message, sub.example, "")
+        place = error.token.position
+        return GrammarError(error.token.raw, place, error.message, sub.example, line, max(0, place - len(text)))
 
 
 def _subcommand(first: Token) -> Subcommand:

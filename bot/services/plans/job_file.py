@@ -40,11 +40,10 @@ class BadJob(ValueError):
 
 def read_job(document: JobDocument, policy: Policy, command: str = "provision") -> JobRequest:
     """The request that a document describes, read by the language of `/gpu`. Raises `BadJob`."""
-    line, named = f"{command} {document.words or ''}", list(pairs(document))
-    parsed = parse(line, policy, [(word, value) for _, word, value in named])
+    named = list(pairs(document))
+    parsed = parse(f"{command} {document.words or ''}", policy, [(word, value) for _, word, value in named])
     if isinstance(parsed, GrammarError):
-        place = parsed.position - len(line)
-        field = named[place - 1][0] if 0 < place <= len(named) else ""
+        field = named[parsed.pair - 1][0] if parsed.pair else ""
         raise BadJob(parsed.code, field or ("words" if document.words else ""), parsed.message)
     if parsed.job is None:
         raise BadJob(GrammarError.code, "", "Say which GPU and for how long, or what runs.")
