@@ -5,18 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.endpoints import NodeApiOut, Ssh
-from bot.api.schemas import (
-    AgentOut,
-    ApprovalOut,
-    DiskOut,
-    OptionOut,
-    RequestOut,
-    RequestSummary,
-    SessionOut,
-    Terms,
-    Waiting,
-)
+from bot.api.schemas.connection import NodeApiOut, Ssh
+from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
+from bot.api.schemas.sessions import AgentOut, DiskOut, SessionOut, Terms
 from bot.rules.approvals.approvers import asked, is_slack_group
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import Principal, authenticate

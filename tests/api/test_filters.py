@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from decimal import Decimal
 
-from bot.api.routes.market import InventoryQuery
+from bot.api.schemas.market import InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_words import KEYS

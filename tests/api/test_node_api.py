@@ -8,7 +8,7 @@ import json
 import ssl
 from typing import Any
 
-from bot.api.schemas import SessionOut
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.terminal.views import told_session
 from bot.rules.instances.power import Order
 from bot.services.billing.shared_ledger import manifest

@@ -11,11 +11,11 @@ FILES_MAX = 25
 
 FOLDERS = {
     "bot": "api blockkit cli outbound practice rules services settings slack ticker",
-    "bot/api": "routes",
+    "bot/api": "routes schemas",
     "bot/cli": "access commands demo local pages terminal",
     "bot/rules": (
-        "access approvals audit billing budgets checkpoints grammar instances market nodes plans policy pricing reports "
-        "sessions sizing values webhooks"
+        "access approvals audit billing budgets checkpoints grammar instances market nodes plans policy pricing "
+        "reports sessions sizing values webhooks"
     ),
     "bot/services": (
         "access approvals audit billing budgets checkpoints grants instances market nodes notifications outbox plans "

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api, routes
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli.access.settings import operator
 from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build

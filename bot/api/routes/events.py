@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.rules.access.scopes import Scope
 from bot.services.access.api_keys import Principal
@@ -34,7 +34,14 @@ QUIET = 15
 async def events(
     desk: AtDesk,
     who: Reader,
-    last_event_id: Annotated[str | None, Header(pattern=r"^evt_[0-9a-z]{16}$", alias="Last-Event-ID")] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            pattern=r"^evt_[0-9a-z]{16}$",
+            alias="Last-Event-ID",
+            description="The id of the last event that was received; the stream goes on after it.",
+        ),
+    ] = None,
 ) -> StreamingResponse:
     """Everything that happens to what this key may see, as it happens; `Last-Event-ID` goes on after a break.
 

@@ -8,10 +8,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.dependencies import AtDesk, Desk, caller, refusals
 from bot.api.problems import Refused
 from bot.api.routes.requests import done
-from bot.api.schemas import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, Done, FinishedOut
+from bot.api.schemas.base import Done
+from bot.api.schemas.money import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
 from bot.rules.access.scopes import Scope
 from bot.rules.budgets.budget import View, said
 from bot.services.access import authorization
@@ -56,8 +57,8 @@ async def put_budget(desk: AtDesk, who: Admin, body: BudgetIn) -> Done:
 async def get_costs(
     desk: AtDesk,
     who: Reader,
-    mine: bool = False,
-    period: View = View.DAILY,
+    mine: Annotated[bool, Query(description="true: only one's own, where one may see more.")] = False,
+    period: Annotated[View, Query(description="hourly, daily, monthly or total.")] = View.DAILY,
     consumer: Annotated[str, Query(max_length=40, description="Only this program's.", examples=["atlas"])] = "",
 ) -> CostsOut:
     """What was booked, by owner, consumer, cloud, GPU, label and tool; with `mine` only one's own.

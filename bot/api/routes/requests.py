@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.desk import AtDesk, Desk, caller, refusals
-from bot.api.once import MayRepeat, Repeat, once
+from bot.api.dependencies import AtDesk, Desk, caller, refusals
+from bot.api.idempotency import MayRepeat, Repeat, once
 from bot.api.problems import Refused
 from bot.api.routes.market import refused
-from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
+from bot.api.schemas.base import Done, Page, ReasonIn
+from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
 from bot.api.views import request_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
@@ -36,11 +37,12 @@ Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 #: An id, or a unique ending of one, as every door takes it; an instance, also as `cloud:id`, names its session.
-Named = Annotated[
-    str, Path(pattern=r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$", examples=["req_01k9x7m2q4d8s3f5"])
+ID = r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$"
+RequestParam = Annotated[
+    str, Path(pattern=ID, examples=["req_01k9x7m2q4d8s3f5"], description="A request by its id, or by the end of one.")
 ]
 Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", description="next_cursor of the last page.")]
-Limit = Annotated[int, Query(ge=1, le=100)]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 
 
 async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
@@ -103,7 +105,11 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
 
 @router.get("/requests", responses=refusals())
 async def requests(
-    desk: AtDesk, who: Reader, waiting: bool = False, cursor: Cursor = None, limit: Limit = 50
+    desk: AtDesk,
+    who: Reader,
+    waiting: Annotated[bool, Query(description="true: only what is not decided.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[RequestSummary]:
     """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
     facts = await authorization.looked_up(desk.ctx, who)
@@ -115,7 +121,7 @@ async def requests(
 
 
 @router.get("/requests/{request}", responses=refusals(404))
-async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
+async def request(desk: AtDesk, who: Reader, request: RequestParam) -> RequestOut:
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
@@ -125,7 +131,7 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
-async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
+async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
     decision = by_offer.Named(
@@ -159,7 +165,7 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
-async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key: MayRepeat = None) -> Any:
+async def reject(desk: AtDesk, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
@@ -174,7 +180,7 @@ async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
-async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Done:
+async def cancel(desk: AtDesk, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
     """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:

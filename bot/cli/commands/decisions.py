@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api.schemas import RequestOut
+from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import Door, Refusal, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
 from bot.cli.terminal.screen import ask, fail

@@ -10,7 +10,8 @@ import typer
 from pydantic import ValidationError
 
 from bot.api.problems import invalid
-from bot.api.routes.market import CompareOut, PlanOut, compared_out, plan_out
+from bot.api.routes.market import compared_out, plan_out
+from bot.api.schemas.market import CompareOut, PlanOut
 from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
 from bot.cli.commands.plan import TEXTS, write_texts

@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from bot import logs
-from bot.api.schemas import RequestOut
+from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import Door, Refusal, connected, elsewhere
 from bot.cli.terminal.views import when
 from bot.rules.access.scopes import PLAIN

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from bot import logs
-from bot.api.schemas import Page, RequestOut, RequestSummary, SessionOut
+from bot.api.schemas.base import Page
+from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import Door, spoken
 from bot.cli.access.job_file import job_in, line_of, text_of
 from bot.cli.terminal.screen import ask, at_terminal, fail

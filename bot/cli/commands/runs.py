@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot import logs
-from bot.api.schemas import RunOut
+from bot.api.schemas.sessions import RunOut
 from bot.cli.access.api_client import spoken
 from bot.cli.access.job_file import line_of
 from bot.cli.commands.requests import Json, plain_id

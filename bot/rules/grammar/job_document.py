@@ -49,7 +49,7 @@ class JobDocument(_Strict):
         default=None,
         description="The job in one line of the /gpu language, to which other fields may add: 8xA100 6h max=$50.",
     )
-    resources: Resources = Resources()
+    resources: Resources = Field(default=Resources(), description="Which GPUs, and how much disk.")
     candidates: Annotated[list[Text], Field(max_length=20)] = Field(
         default=[], description="Only these clouds; the order breaks ties.", examples=[["vast", "runpod"]]
     )
