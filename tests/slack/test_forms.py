@@ -214,7 +214,7 @@ WRONG_EVERYWHERE = (
 )
 
 
-def test_the_same_bad_input_gets_the_same_sentence_at_every_door() -> None:
+def test_the_same_bad_input_gets_the_same_sentence_everywhere() -> None:
     for block, word, field, value in WRONG_EVERYWHERE:
         line = parse(f"provision {word}={value}", POLICY)
         assert isinstance(line, GrammarError), word
@@ -227,7 +227,7 @@ def test_the_same_bad_input_gets_the_same_sentence_at_every_door() -> None:
         assert str(document.value) == line.message
 
 
-def test_what_is_not_said_is_asked_for_with_the_same_sentence_at_every_door() -> None:
+def test_what_is_not_said_is_asked_for_with_the_same_sentence_everywhere() -> None:
     for values, line, block in (({"hours": "2"}, "2h", "typed"), ({"typed": "4090"}, "4090", "hours")):
         typed = parse(f"provision {line}", POLICY)
         assert isinstance(typed, GrammarError)

@@ -32,7 +32,8 @@ def job_in(file: str) -> dict[str, Any]:
         fail(f"{file} is not a job; docs/schemas/job.json says how one looks.", 2)
     fields = {name: value for name, value in told.items() if name in JobDocument.model_fields and value is not None}
     words = {str(name): plain(value) for name, value in told.items() if name not in fields and value is not None}
-    return {**fields, "work": {**fields.get("work", {}), **words}} if words else fields
+    work = fields.get("work", {})
+    return {**fields, "work": {**work, **words}} if words and isinstance(work, dict) else fields
 
 
 def text_of(file: str) -> str:

@@ -1,4 +1,4 @@
-"""The words of a job, read one after the other, and the `JobRequest` that they become, at every door."""
+"""Read the words of a job one after the other and make a `JobRequest` of them: lines, files, REST bodies, the form."""
 
 from __future__ import annotations
 
