@@ -11,9 +11,7 @@ from typing import Final
 
 from bot.rules.grammar.commands import BY_NAME, Subcommand
 from bot.rules.grammar.job_words import (
-    BRANDS,
     DURATION,
-    FILLERS,
     KEYS,
     SPOT_WORDS,
     WORDS,
@@ -36,6 +34,9 @@ from providers.gpus.table import lookup
 #: Without a time, offers are compared by the cost of one hour.
 LOOK_HOURS: Final = Decimal(1)
 
+#: Words that carry nothing, and makers' words that only mean something together with the next word.
+_FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
+_BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])
 _GPU_FIELDS = frozenset(GpuConstraint.__dataclass_fields__)
 _COUNTED = re.compile(r"(-?\d+(?:-\d+)?\s*x)\s*(.+)", re.IGNORECASE)
 _KEYED = re.compile(r"-{0,2}([A-Za-z][\w-]*?)(=|>=|<=)(.*)", re.DOTALL)
@@ -112,10 +113,10 @@ class Draft:
         if together:
             self._gpu_text = f"{so_far} {text}"
             return {"names": self._with(together, instead_of=lookup(so_far))}
-        if lowered in BRANDS:
+        if lowered in _BRANDS:
             self._gpu_text = text if lookup(so_far) else f"{so_far} {text}".strip()
             return {}
-        if lowered in FILLERS:
+        if lowered in _FILLERS:
             return {}
         if all(lookup(part) for part in text.split(",")):
             self._gpu_text = text

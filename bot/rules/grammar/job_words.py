@@ -105,7 +105,8 @@ def read_count(text: str, policy: Policy) -> Fields:
     found = _COUNT.fullmatch(text)
     if found is None:
         raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
-    least, most = int(found[1]), policy.max_gpus if found[3] else int(found[2] or found[1])
+    least = int(found[1])
+    most = max(least, policy.max_gpus) if found[3] else int(found[2] or least)
     if wrong := job_bounds.gpu_count(least, most, policy):
         raise BadWord(wrong.sentence)
     return {"count_min": least, "count_max": most}
@@ -391,7 +392,3 @@ LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "
 
 #: every key and alias → its word
 KEYS: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}
-
-#: Words that carry nothing, and makers' words that only mean something together with the next word.
-FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
-BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])

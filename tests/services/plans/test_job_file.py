@@ -86,6 +86,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"candidates": ["autodl"]}, "candidates", "“autodl” is not a cloud; there are vast,"),
     ({"resources": {"gpu": "RTX9999"}}, "resources.gpu.name", "is not a GPU that is known here"),
     ({"resources": {"gpu": {"name": "4090", "count": "4-2"}}}, "resources.gpu.count", "runs backwards"),
+    ({"resources": {"gpu": {"name": "4090", "count": "20+"}}}, "resources.gpu.count", "20 GPUs are above the limit"),
     ({"resources": {"gpu": {"name": "4090", "memory": "lots"}}}, "resources.gpu.memory", "not a memory size"),
     ({"resources": {"gpu": "4090", "disk": "big"}}, "resources.disk", "not a disk size"),
     ({"hours": "soon"}, "hours", "not a time"),
