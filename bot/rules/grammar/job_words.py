@@ -120,7 +120,7 @@ def hours_of(text: str, policy: Policy) -> Decimal:
     judged = check(total, Decimal(0), policy)
     if not judged.allowed:
         raise BadWord(judged.sentence)
-    return total.quantize(Decimal("0.000001"))
+    return round(total, 6)
 
 
 def duration(text: str) -> Decimal | None:
