@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -151,12 +151,15 @@ async def _refused(_request: Request, error: Exception) -> Any:
 
 async def _invalid(_request: Request, error: Exception) -> Any:
     assert isinstance(error, RequestValidationError)  # noqa: S101 # Registered for this type alone.
-    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in error.errors()[:20]]
+    return problem(*invalid(error.errors()))
+
+
+def invalid(errors: Sequence[Any]) -> tuple[Reply, list[FieldProblem]]:
+    """What is said of a value that its model refuses: the first problem in the sentence, every one by its field."""
+    fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in errors[:20]]
     first = fields[0] if fields else FieldProblem(field="", sentence="It cannot be read.")
     where = f"{first.field}: " if first.field else ""
-    return problem(
-        Reply(False, ReplyCode.INVALID, f"The call is not what this route takes. {where}{first.sentence}"), fields
-    )
+    return Reply(False, ReplyCode.INVALID, f"The call is not what this route takes. {where}{first.sentence}"), fields
 
 
 def _said(message: str) -> str:

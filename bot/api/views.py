@@ -33,7 +33,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate, hint: str =
     request, quote = view.request, view.quote
     return RequestOut(
         **RequestSummary.model_validate(request).model_dump(),
-        job={name: value for name, value in request.job.items() if name not in HIDDEN_IN_JOB},
+        job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
         quote_version=request.quote_version,
         options=[_option(option) for option in view.options],
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],

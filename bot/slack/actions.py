@@ -204,7 +204,7 @@ def _spend(request: Request, reply: Reply, time_h: Decimal | None) -> modals.Spe
         expected_usd=Decimal(reply.data["expected_usd"]),
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
-        time_h=time_h or JobRequest.from_json(request.job).hours,
+        time_h=time_h or request.job.hours,
         limit_usd=reply.data.get("limit_usd"),
         limit_by=str(reply.data.get("limit_by", "")),
         spent_usd=Decimal(reply.data["spent_usd"]),

@@ -7,7 +7,7 @@ from typing import Final
 
 from bot.rules.approvals.decision import is_approver
 from bot.rules.budgets.budget import Period
-from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import Command, GrammarError, parse
 from bot.rules.instances.power import Order
 from bot.rules.values.reply_code import ReplyCode
@@ -21,7 +21,6 @@ from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.instances import power
 from bot.services.plans import planner
-from bot.services.plans.planner import LOOK_HOURS
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
@@ -83,9 +82,8 @@ def _nobody_decides_here(desk: Desk) -> Reply:
 
 
 async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
-    if parsed.args is not None:
-        wanted = job_request(parsed.args, desk.ctx.policy, LOOK_HOURS)
-        await submit(desk, job, wanted, job.heard.channel, job.key)
+    if parsed.job is not None:
+        await submit(desk, job, parsed.job, job.heard.channel, job.key)
         return
     if (desk.settings.approvals_channel or job.heard.channel).startswith(_PRIVATE):
         await desk.say(job, answer(_nobody_decides_here(desk)))
@@ -97,14 +95,14 @@ async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
 
 
 async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
-    wanted = job_request(parsed.args or JobArgs(), desk.ctx.policy, LOOK_HOURS)
+    wanted = parsed.job or everything(desk.ctx.policy)
     found = await desk.ctx.catalog.inventory(wanted, desk.ctx.policy)
     await desk.say(job, inventory(found, wanted, desk.settings.command))
 
 
 async def _plan(desk: Desk, job: Job, parsed: Command) -> None:
     ctx = desk.ctx
-    wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
+    wanted = parsed.job or everything(ctx.policy)
     found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     await desk.say(job, plan(found, desk.settings.command))
     await charts.share(desk, job, found)

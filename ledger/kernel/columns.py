@@ -1,4 +1,4 @@
-"""Column types: money as integer micro-dollars, time as aware UTC, states as their enum, text that both databases take.
+"""Column types: micro-dollars, aware UTC, states as their enum, job requests, and text that both databases take.
 
 PostgreSQL refuses a NUL character and half of a surrogate pair, in text and in JSONB, where SQLite stores them. Foreign
 text (a message, a cloud's status) may hold both, and one such character must not make a row unwritable.
@@ -19,6 +19,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from ledger.kernel.job import JobRequest
 from ledger.kernel.money import from_micro, to_micro
 
 E = TypeVar("E", bound=StrEnum)
@@ -85,6 +86,19 @@ class Json(TypeDecorator[Any]):
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
         return storable_json(value)
+
+
+class JobJson(TypeDecorator[JobRequest]):
+    """A `JobRequest` as JSON, made storable as it is bound."""
+
+    impl = CHECKED_JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: JobRequest | None, dialect: Dialect) -> Any:
+        return None if value is None else storable_json(value.to_json())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> JobRequest | None:
+        return None if value is None else JobRequest.from_json(value)
 
 
 class MicroUsd(TypeDecorator[Decimal]):

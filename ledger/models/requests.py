@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.columns import EnumText, JobJson, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models.base import Base, Claimable
@@ -29,7 +30,7 @@ class Request(Claimable, Base):
     inbox_key: Mapped[str] = mapped_column(SafeString(128), unique=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("requests.id"))
     requester: Mapped[str] = mapped_column(SafeString(96))
-    job: Mapped[dict[str, Any]] = mapped_column(Json)
+    job: Mapped[JobRequest] = mapped_column(JobJson)
     reason: Mapped[str] = mapped_column(SafeText, default="")
     channel: Mapped[str] = mapped_column(SafeString(64))
     #: The sentence that says which rule asks for approval, and how many approvers it wants.

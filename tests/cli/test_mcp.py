@@ -99,7 +99,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 (request,) = (await w.books()).requests
                 assert (request.requester, request.reason, request.state) == (
                     "consumer:atlas",
-                    "a 'test'",
+                    'a "test"',
                     RequestState.PENDING,
                 )
                 theirs = await w.ask()

@@ -58,7 +58,7 @@ async def request(
         quote_version=0 if state is RequestState.QUOTING else 1,
         inbox_key=f"test-{next(_number)}",
         requester=ADA.ref,
-        job=JOB.to_json(),
+        job=JOB,
         reason=JOB.reason,
         channel=CHANNEL,
         rule="One approver decides.",

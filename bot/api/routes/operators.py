@@ -28,7 +28,8 @@ from bot.api.schemas.operators import (
 from bot.api.schemas.sessions import RunOut
 from bot.rules.access.scopes import BadHolder, Scope, person
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances import recovery_mode
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -37,7 +38,7 @@ from bot.services.audit import journal
 from bot.services.instances import reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt, adopt_stray
 from bot.services.plans import run_history
-from bot.services.plans.job_file import BadJob, JobDocument, plain, read_job
+from bot.services.plans.job_file import BadJob, read_job
 from bot.services.runtime import recovery_mode as runtime_recovery_mode
 from bot.services.runtime.commands import Reply
 from ledger.kernel.states import StrayState
@@ -116,7 +117,7 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
 
     async def keep(name: str) -> tuple[int, Done]:
         try:
-            hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
+            hours = hours_of(plain(body.hours), ctx.policy)
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
             raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error))) from error

@@ -17,14 +17,15 @@ from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
 from bot.api.views import request_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.policy.consumers import of as limits_of
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, ssh_keys
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import by_offer, decisions
 from bot.services.grants import approvers
-from bot.services.plans.job_file import BadJob, JobDocument, completed, plain, read_job
+from bot.services.plans.job_file import BadJob, completed, read_job
 from bot.services.requests import submit
 from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
@@ -159,7 +160,7 @@ async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: Appro
 def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
     """Hours as every door takes them; `Refused` for what is no time."""
     try:
-        return None if said is None else KEYS["hours"].read(plain(said), desk.ctx.policy)["hours"]
+        return None if said is None else hours_of(plain(said), desk.ctx.policy)
     except BadWord as error:
         raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
 

@@ -17,7 +17,8 @@ from bot.api.schemas.sessions import DoneIn, ExtendIn, SessionOut
 from bot.api.views import session_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances.power import Order
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
@@ -25,7 +26,6 @@ from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
 from bot.services.nodes import node_api
-from bot.services.plans.job_file import plain
 from bot.services.runtime.commands import Done as WorkDone
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
@@ -99,7 +99,7 @@ async def extend(desk: AtDesk, who: Owner, session: SessionParam, body: ExtendIn
 
     async def ask(command: str) -> tuple[int, Done]:
         try:
-            hours = KEYS["hours"].read(plain(body.hours), policy)["hours"]
+            hours = hours_of(plain(body.hours), policy)
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
             raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error)), fields=wrong) from error

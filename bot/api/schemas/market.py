@@ -8,10 +8,10 @@ from pydantic import Field
 
 from bot.api.schemas.base import In, Out
 from bot.api.schemas.fields import Kind
+from bot.rules.grammar.job_document import Text
 from bot.rules.values.text_table import Told
 from bot.services.market.offer_fields import Cloud, Sentence
 from bot.services.plans.deliverables import CostEstimate, InstanceManifest
-from bot.services.plans.job_file import Text
 
 
 class PlanOut(Out):

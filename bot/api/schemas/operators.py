@@ -26,9 +26,9 @@ from bot.api.schemas.fields import (
     Since,
     State,
 )
+from bot.rules.grammar.job_document import JobDocument
 from bot.services.instances import unreachable_accounts
 from bot.services.market.offer_fields import Cloud, Code, Id, PricePerHour
-from bot.services.plans.job_file import JobDocument
 from ledger.kernel.states import InstanceState, StrayState
 
 #: The id of a row here.

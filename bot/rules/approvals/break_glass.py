@@ -8,6 +8,7 @@ from typing import Final
 
 from bot.rules.approvals.approvers import DeciderFacts, never
 from bot.rules.approvals.decision import SLACK_OFF
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, hours, usd
@@ -34,10 +35,8 @@ def may_break_glass(policy: Policy, who: DeciderFacts, *, own: bool, reason: str
         return Verdict(False, ReplyCode.NOT_YOURS, "Only who asked for it can start it without an approval.")
     if not reason.strip():
         return Verdict(False, ReplyCode.REASON_NEEDED, "Say why it cannot wait; everybody who decides will read it.")
-    if len(reason) > policy.max_reason_chars:
-        return Verdict(
-            False, ReplyCode.REASON_TOO_LONG, f"The reason is longer than {policy.max_reason_chars} characters."
-        )
+    if wrong := job_bounds.reason(reason, policy):
+        return Verdict(False, *wrong)
     return Verdict(True, ReplyCode.BREAK_GLASS, "")
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from bot.rules.approvals.amendments import Standing, may_shorten
 from bot.rules.approvals.approvers import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate, group_of
 from bot.rules.pricing import hours_cap
@@ -383,9 +384,8 @@ def _reject(policy: Policy, what: DecisionInput) -> Verdict:
     reason = what.reason.strip()
     if not reason:
         return _no(ReplyCode.REASON_NEEDED, "A rejection needs a reason, so that the requester knows what to change.")
-    if len(reason) > policy.max_reason_chars:
-        sentence = f"The reason has {len(reason)} characters; {policy.max_reason_chars} is the most."
-        return _no(ReplyCode.REASON_TOO_LONG, sentence)
+    if wrong := job_bounds.reason(reason, policy):
+        return _no(*wrong)
     return Verdict(True, ReplyCode.REJECTED, "The request is rejected.")
 
 

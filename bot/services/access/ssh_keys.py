@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
 from bot.rules.values.phrases import no_key
-from bot.rules.values.private_keys import looks_private, names_private_key
+from bot.rules.values.private_keys import LONGEST_KEY, looks_private, names_private_key
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import AddKey, Reply
 from bot.services.runtime.context import Context
@@ -27,7 +27,6 @@ from ledger.queries.lookups import public_key
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
-LONGEST_KEY = 4096
 #: How a key is added at a terminal.
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
 CHANGES = frozenset({EventKind.SSH_KEY_ADDED, EventKind.SSH_KEY_REMOVED})
@@ -155,6 +154,6 @@ async def keyless(tx: Tx, request: Request) -> str:
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:
         return ""
-    if request.job.get("public_key") or await public_key(tx, owner.ref) is not None:
+    if request.job.public_key or await public_key(tx, owner.ref) is not None:
         return ""
     return f"{no_key(owner.ref, ADDS)}."

@@ -27,7 +27,6 @@ from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Approval, Option, Request
@@ -134,7 +133,7 @@ def _cover(
     policy: Policy, ask: Ask, option: Option, left_usd: Decimal
 ) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
     """The hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
-    job = JobRequest.from_json(ask.request.job)
+    job = ask.request.job
     time_h = min(job.hours, policy.break_glass_hours)
     expected_usd, worst_usd = amendments.amounts(ask.request, option, time_h)
     limits = [vote.limit_usd for vote in ask.limits if vote.limit_usd is not None]

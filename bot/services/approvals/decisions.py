@@ -42,7 +42,6 @@ from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
@@ -194,7 +193,7 @@ def _judge(
     used_h: Decimal = Decimal(0),
 ) -> Verdict:
     request = ask.request
-    job = JobRequest.from_json(request.job)
+    job = request.job
     decided = decision or Decision(ask.action)
     facts = _facts(policy, ask, command, mandate)
     what = DecisionInput(
@@ -229,7 +228,7 @@ def _judge(
 def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> RequestFacts:
     """The request as it is now, with the amounts for the time that would be approved."""
     request = ask.request
-    requester, job = Actor.from_ref(request.requester), JobRequest.from_json(request.job)
+    requester, job = Actor.from_ref(request.requester), request.job
     expected_usd, worst_usd = _amounts(ask, command)
     return RequestFacts(
         state=request.state,
@@ -320,7 +319,7 @@ def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal]
     """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
     if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
         return None
-    job = JobRequest.from_json(ask.request.job)
+    job = ask.request.job
     held = _limit(ask)
     limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
     limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]

@@ -21,7 +21,6 @@ from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
@@ -62,7 +61,7 @@ def spend_of(
 
     More time for a machine that runs adds nothing to what is paid per hour.
     """
-    job = JobRequest.from_json(request.job)
+    job = request.job
     rate_usd_h = _NOTHING if job.already_hours else cover[0]
     return Spend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
 

@@ -65,7 +65,7 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         node = await node_of(tx, row.id)
         if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
             return None
-    where = rules.place(request.job.get("checkpoint"))
+    where = rules.place(request.job.checkpoint)
     used = row.reachable_at is not None or session.ready_at is not None
     preserved = bool(session.preserve) and able.keeps_disk
     where = None if ctx.checkpoints is None else where

@@ -15,7 +15,6 @@ from ledger.core.events import announce
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Approval, Option, Request
@@ -28,7 +27,7 @@ CHANGEABLE = frozenset({RequestKind.PROVISION, RequestKind.EXTEND})
 def standing(request: Request, votes: Sequence[Approval]) -> Standing:
     """What the approvals of a request's current offers have made of it; `votes` may hold others too."""
     mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
     limits = [one.limit_usd for one in mine if one.limit_usd is not None]
     return Standing(
@@ -41,7 +40,7 @@ def standing(request: Request, votes: Sequence[Approval]) -> Standing:
 
 def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
     """The longest time that can be approved: what was asked for, or what an earlier approver left of it."""
-    return standing(request, votes).hours or JobRequest.from_json(request.job).hours
+    return standing(request, votes).hours or request.job.hours
 
 
 def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
@@ -52,7 +51,7 @@ def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None)
 
 def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
     """`(expected, worst)` dollars of an option for so many hours."""
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
     return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
@@ -60,7 +59,7 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
 
 def told(request: Request, approval: Approval, other_offer: str = "") -> str:
     """What an approval changed of a request; empty when it is what was asked for and offered first."""
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     return amendments.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
 
 

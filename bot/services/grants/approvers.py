@@ -42,7 +42,7 @@ async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: dat
     found = {}
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
-        fixed = _fixed(policy, JobRequest.from_json(one.job), shown(options.get(about[one.id], ())), asker)
+        fixed = _fixed(policy, one.job, shown(options.get(about[one.id], ())), asker)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 

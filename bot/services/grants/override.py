@@ -15,7 +15,6 @@ from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Token
@@ -29,7 +28,7 @@ async def ask_override(
 
     `total_h` are all hours that it allows: those that were billed before, and what may be held at the end, too.
     """
-    job = JobRequest.from_json(parent.job)
+    job = parent.job
     job = replace(job, already_hours=max(hours_cap.rented(total_h) - job.hours, Decimal(0)))
     override = Request(
         id=new_id("req", now),
@@ -39,7 +38,7 @@ async def ask_override(
         inbox_key=f"override/{parent.id}/{parent.quote_version}",
         parent_id=parent.id,
         requester=parent.requester,
-        job=job.to_json(),
+        job=job,
         reason=parent.reason,
         channel=parent.channel,
         rule=sentence,

@@ -253,7 +253,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.stray}",
         requester=command.owner.ref,
-        job=adoption_approval.job_of(command, offer).to_json(),
+        job=adoption_approval.job_of(command, offer),
         reason=command.reason,
         channel=command.channel,
         rule=f"An operator keeps an instance that the ledger had lost. {judged.plan.rule}",

@@ -15,7 +15,6 @@ from ledger.kernel import money
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, next_numbers, options_of, override_of
@@ -101,7 +100,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
         if instance.option_id in rows
     ]
     chosen = rows[approval.option_id].offer_id
-    clouds = JobRequest.from_json(request.job).candidates
+    clouds = request.job.candidates
     placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
     if placed.option is None:
         return None, placed.sentence

@@ -57,7 +57,7 @@ class _Work:
 
     @property
     def job(self) -> JobRequest:
-        return JobRequest.from_json(self.request.job)
+        return self.request.job
 
 
 async def send_due(ctx: Context) -> int:
@@ -104,7 +104,7 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
         session = await tx.get_one(Session, instance.session_id)
         request = await tx.get_one(Request, instance.request_id)
         registered = await public_key(tx, session.owner)
-        key = request.job.get("public_key") or (registered.public_key if registered else None)
+        key = request.job.public_key or (registered.public_key if registered else None)
         return _Work(
             instance,
             request,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
@@ -24,9 +23,6 @@ from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
-
-#: Without a time, offers are compared by the cost of one hour.
-LOOK_HOURS = Decimal(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.models import Event
 from ledger.queries.journal import latest_events
 from ledger.queries.views import resolve
@@ -51,13 +50,13 @@ async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Acto
             request, session = await resolve(tx, text)
         except LookupError as error:
             return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
-    work = workload_of(JobRequest.from_json(request.job))
+    work = workload_of(request.job)
     if session is None or not session.gpu:
         return Reply(False, ReplyCode.NO_SESSION, f"{short_id(request.id)} never had a machine, so it made nothing.")
     if work is None:
         sentence = f"{short_id(session.id)} was asked for without words about its run; record it with them instead."
         return Reply(False, ReplyCode.NO_WORK, sentence)
-    words = tuple(JobRequest.from_json(request.job).work)
+    words = tuple(request.job.work)
     return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)
 
 

@@ -71,7 +71,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
-    job = JobRequest.from_json(request.job)
+    job = request.job
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
     if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
@@ -137,7 +137,7 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
-    job, override, many = JobRequest.from_json(request.job), await override_of(tx, request.id), len(options)
+    job, override, many = request.job, await override_of(tx, request.id), len(options)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
@@ -218,7 +218,7 @@ async def _nothing(
     tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
 ) -> None:
     """Nothing fits: say what would open the market, then why."""
-    job = JobRequest.from_json(request.job)
+    job = request.job
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")

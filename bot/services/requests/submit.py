@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from bot.rules.policy import consumers
+from bot.rules.policy import consumers, job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import plural
@@ -69,7 +69,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             state=RequestState.QUOTING,
             inbox_key=command.key,
             requester=command.actor.ref,
-            job=job.to_json(),
+            job=job,
             reason=job.reason,
             channel=command.channel,
             expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
@@ -111,8 +111,8 @@ def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply |
             ReplyCode.UNKNOWN_CLOUD,
             f"None of {', '.join(unknown)} is set up here; these are: {', '.join(clouds)}.",
         )
-    if not 1 <= job.gpu.count_min <= job.gpu.count_max <= policy.max_gpus:
-        return Reply(False, ReplyCode.GPU_COUNT, f"Ask for 1 to {plural(policy.max_gpus, 'GPU')}, as in 4xA100-80GB.")
+    if wrong := job_bounds.check(job, policy):
+        return Reply(False, *wrong)
     if (at := consumers.cloud_of(job)) and at not in (job.candidates or (at,)):
         return Reply(
             False, ReplyCode.OFFER_ELSEWHERE, f"{job.offer_id} is not at {', '.join(job.candidates)}; name one of them."
@@ -120,12 +120,4 @@ def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply |
     verdict = hours_cap.check(job.hours, Decimal(0), policy)
     if not verdict.allowed:
         return Reply(False, verdict.code, verdict.sentence)
-    if len(job.reason) > policy.max_reason_chars:
-        sentence = f"The reason has {len(job.reason)} characters; {policy.max_reason_chars} is the most."
-        return Reply(False, ReplyCode.REASON_TOO_LONG, sentence)
-    for amount, word in ((job.budget_cap_usd, "max"), (job.max_price_usd_h, "price")):
-        if amount is not None and not (amount.is_finite() and amount > 0):
-            return Reply(False, ReplyCode.BAD_AMOUNT, f"{word} must be an amount above zero, as in {word}=$50.")
-    if job.min_reliability is not None and not (job.min_reliability.is_finite() and 0 <= job.min_reliability <= 1):
-        return Reply(False, ReplyCode.BAD_RELIABILITY, "reliability lies between 0 and 1, as in reliability=0.98.")
     return None

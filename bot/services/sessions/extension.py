@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.decision import plan
+from bot.rules.policy import job_bounds
 from bot.rules.pricing import hours_cap
 from bot.rules.sessions import extension
 from bot.rules.values.phrases import hours as say_hours
@@ -29,7 +30,6 @@ from ledger.kernel.checkpoint_step import WAITS, CheckpointStep
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, NotificationKind, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Request, Session
@@ -151,16 +151,15 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
         return Reply(False, ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
-    if len(reason) > ctx.policy.max_reason_chars:
-        sentence = f"The reason has {len(reason)} characters; {ctx.policy.max_reason_chars} is the most."
-        return Reply(False, ReplyCode.REASON_TOO_LONG, sentence)
+    if wrong := job_bounds.reason(reason, ctx.policy):
+        return Reply(False, *wrong)
     waiting = await waiting_extensions(tx, session.request_id)
     if waiting:
         sentence = f"Request {short_id(waiting[0].id)} for more time waits for a decision already."
         return Reply(False, ReplyCode.ALREADY_ASKED, sentence, {"request_id": waiting[0].id})
     parent = await tx.get_one(Request, session.request_id)
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
-    job = replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None, reason=reason)
+    job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
     # Of what is stopped only the disk is paid.
     stopped = row.gate == CheckpointStep.HELD and row.status == "stopped"
@@ -181,7 +180,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
         inbox_key=command.key,
         parent_id=parent.id,
         requester=command.decider.actor.ref,
-        job=job.to_json(),
+        job=job,
         reason=reason,
         channel=parent.channel,
         rule=f"{needed.rule} {gate or f'It is {say_hours(total)} in all then.'}",
@@ -200,7 +199,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
 
 
 def _asked(request: Request) -> Reply:
-    more, short = say_hours(JobRequest.from_json(request.job).hours), short_id(request.id)
+    more, short = say_hours(request.job.hours), short_id(request.id)
     sentence = f"Request {short} for {more} more is shown to those who decide; the end stands until then."
     return Reply(True, ReplyCode.ASKED, sentence, {"request_id": request.id})
 
@@ -209,7 +208,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     """The last approval of an extension: reserve its amount, and move the session's end, in the same transaction."""
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
-    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or JobRequest.from_json(request.job).hours)
+    actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
     seq, _ = await next_numbers(tx, request.id, GrantKind.EXTEND)
     authority = GrantRow(
         id=new_id("grt", now),

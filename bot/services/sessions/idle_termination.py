@@ -67,7 +67,7 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
             return
         request = await tx.get_one(Request, session.request_id)
         ready_at = session.ready_at or session.created_at
-        watched = Watched(request.job.get("workload", ""), ready_at, listening_at, session.spared_until)
+        watched = Watched(request.job.workload, ready_at, listening_at, session.spared_until)
         found = cut(ctx.policy, heard_of(node), watched, now)
         if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None

@@ -32,7 +32,6 @@ from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
@@ -132,9 +131,7 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     row = (await instances_of_session(tx, session.id))[-1]
     figure = money.cents_even(overspend.projected(course, now))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    mandate = await approvers.fresh(
-        tx, ctx.policy, parent.requester, JobRequest.from_json(parent.job), [(figure, row.offer)]
-    )
+    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
     needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
     can_pause = not _cannot_pause(ctx, row)
     said = overspend.question(course, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
@@ -146,7 +143,7 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
         inbox_key=f"drift/{session.id}/{len(one.questions)}",
         parent_id=parent.id,
         requester=session.owner,
-        job=replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None).to_json(),
+        job=replace(parent.job, budget_cap_usd=None, max_price_usd_h=None),
         reason=said,
         channel=parent.channel,
         rule=needed.rule,

@@ -199,7 +199,7 @@ async def _end(ctx: Context, command: Terminate | Done, code: EndReason, sentenc
             own = session.owner in await authorization.mine(tx, ctx.policy, facts.actor)
             if own:
                 await amend(tx, Session, session.id, preserve=False)  # Whose data it is wants nothing kept now.
-            unsaved = not own and bool(session.preserve or request.job.get("checkpoint"))
+            unsaved = not own and bool(session.preserve or request.job.checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await tell_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()

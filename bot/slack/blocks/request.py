@@ -45,7 +45,6 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
@@ -77,7 +76,7 @@ def request_message(
     `mandate` who is asked.
     """
     request = view.request
-    job = JobRequest.from_json(request.job)
+    job = request.job
     extra = request.kind is not RequestKind.PROVISION
     title = _title(request.kind, job_words.title(job), policy)
     ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
@@ -142,7 +141,7 @@ def _body(
     if state is _R.PENDING:
         if view.request.kind is RequestKind.OVERRIDE_12H:
             return _pending_override(view, who)
-        kept = choice(who.policy, JobRequest.from_json(view.request.job).checkpoint)
+        kept = choice(who.policy, view.request.job.checkpoint)
         return _pending(view, who, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
@@ -235,7 +234,7 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
         label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
-        job = JobRequest.from_json(view.request.job)
+        job = view.request.job
         said = f"Allow {hours(job.hours + job.already_hours)}"
         ask = confirm(RequestKind.OVERRIDE_12H.label, f"{said}? The spend itself is approved separately.", said[:30])
         style = "" if made else "primary"

@@ -42,7 +42,7 @@ def view(state: RequestState, of: Session | None = None, *rows: Instance, **colu
         "kind": RequestKind.PROVISION,
         "quote_version": 1,
         "requester": "slack:T1/U0ALICE",
-        "job": JOB.to_json(),
+        "job": JOB,
         "reason": "fine-tune",
         "rule": "One approver decides, as for every spend.",
         "required_approvals": 1,

@@ -10,7 +10,6 @@ from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE, GrantState
 from ledger.models import Approval, GrantRow, LedgerEntry
 from ledger.queries.audit import Books
@@ -29,7 +28,7 @@ def _limits(books: Books) -> list[Violation]:
         request, approval = requests.get(grant.request_id), approvals.get(grant.approval_id)
         if request is None or approval is None:
             continue
-        job = JobRequest.from_json(request.job)
+        job = request.job
         spent = sum((one.amount_usd for one in books.entries if _before(one, grant)), Decimal(0))
         held = limit_in_force(
             SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
