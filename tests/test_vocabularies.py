@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.rules.approvals.decision import _CLOSED
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.rules.nodes.checkins import grace_s
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
@@ -102,7 +102,7 @@ def test_every_step_and_every_order_has_its_event() -> None:
     assert {hold._event(step) for step in CheckpointStep} == {
         EventKind(f"checkpoint.{step}") for step in CheckpointStep
     }
-    assert {power._event(order) for order in Order} == {EventKind(f"instance.{order}") for order in Order}
+    assert {power._event(order) for order in PowerAction} == {EventKind(f"instance.{order}") for order in PowerAction}
     assert {kind.value for kind in MOVED.values()} == {kind for kind in EventKind if kind.endswith(".moved")} - {
         EventKind.INSTANCE_ACCOUNT_MOVED,
         EventKind.ORPHAN_ACCOUNT_MOVED,

@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from bot.api.dependencies import NODE, PRINCIPAL, Desk
+from bot.api.dependencies import NODE, PRINCIPAL, Dependencies
 from bot.api.limits import Allowance, RateLimiter, SharedLimiter
 from bot.api.problems import broken, problem
 from bot.rules.values.reply_code import ReplyCode
@@ -46,7 +46,7 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 class AuthMiddleware:
     """ASGI: lets a call pass to `app` with its principal, or answers it. What is not guarded passes as it is."""
 
-    def __init__(self, app: App, desk: Desk) -> None:
+    def __init__(self, app: App, desk: Dependencies) -> None:
         self._app = app
         self._desk = desk
         self._calls = RateLimiter(desk.ctx.clock, desk.settings.calls_per_minute)

@@ -102,7 +102,7 @@ class Problem(BaseModel):
     data: dict[str, str] = Field(default={}, description="Further facts, by name.")
 
 
-class Refused(Exception):
+class ProblemRaised(Exception):
     """Ends a call with a refusal; `fields` names what was wrong in the body."""
 
     def __init__(self, reply: Reply, *, fields: list[FieldProblem] | None = None) -> None:
@@ -145,7 +145,7 @@ async def _broken(request: Request, error: Exception) -> Any:
 
 
 async def _refused(_request: Request, error: Exception) -> Any:
-    assert isinstance(error, Refused)  # noqa: S101 # Registered for this type alone.
+    assert isinstance(error, ProblemRaised)  # noqa: S101 # Registered for this type alone.
     return problem(error.reply, error.fields)
 
 
@@ -202,7 +202,7 @@ def _methods(request: Request) -> list[str]:
 
 def install(api: FastAPI) -> None:
     """Answer every refusal of an application in this one shape."""
-    api.add_exception_handler(Refused, _refused)
+    api.add_exception_handler(ProblemRaised, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _http)
     api.add_exception_handler(Exception, _broken)

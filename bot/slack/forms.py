@@ -17,7 +17,7 @@ from bot.rules.grammar.run_words import run_word
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import read_amount
-from bot.rules.values.text import Token, UnclosedQuote, clean, tokens
+from bot.rules.values.text import UnclosedQuote, WordToken, clean, tokens
 from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
@@ -44,7 +44,7 @@ def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True)
     return errors or draft.request(BY_NAME["provision"])
 
 
-def _words(block: str, text: str) -> Iterator[Token]:
+def _words(block: str, text: str) -> Iterator[WordToken]:
     """The words of one block: its own, or several of a kind. Raises `BadWord` for a word of another kind."""
     if block in _BLOCKS:
         if text:

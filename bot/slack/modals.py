@@ -95,7 +95,7 @@ def extend(meta: str, policy: Policy) -> View:
 
 
 @dataclass(frozen=True, slots=True)
-class Spend:
+class ConfirmedSpend:
     """What an approver confirms. Amounts are dollars for the whole run, `time_h` hours.
 
     `limit_usd` is what an approver set for all attempts together, and `spent_usd` what earlier ones cost.
@@ -111,7 +111,7 @@ class Spend:
     spent_usd: Decimal = Decimal(0)
 
 
-def amount(token: str, spend: Spend, problem: str = "") -> View:
+def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
     """Asks the approver to type the expected total; `problem` says what was wrong with what was typed before."""
     facts = [
         f"*Expected total* {dollars(spend.expected_usd)}",

@@ -17,10 +17,10 @@ from ledger.kernel.states import (
     GrantState,
     InstanceState,
     NotificationKind,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
     announced,
     claim_goes_on,
     is_terminal,
@@ -28,9 +28,9 @@ from ledger.kernel.states import (
     reachable,
     sources,
 )
-from ledger.models import GrantRow, Instance, Request, Session, Stray
+from ledger.models import GrantRow, Instance, Orphan, Request, Session
 
-Row = TypeVar("Row", Request, GrantRow, Session, Instance, Stray)
+Row = TypeVar("Row", Request, GrantRow, Session, Instance, Orphan)
 
 #: The rows of which a sweep takes claims.
 CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
@@ -42,7 +42,7 @@ MOVED: dict[type[State], EventKind] = {
     GrantState: EventKind.GRANT_MOVED,
     SessionState: EventKind.SESSION_MOVED,
     InstanceState: EventKind.INSTANCE_MOVED,
-    StrayState: EventKind.ORPHAN_MOVED,
+    OrphanState: EventKind.ORPHAN_MOVED,
 }
 
 
@@ -132,7 +132,7 @@ async def move(
 
 def _freed(to: State) -> dict[str, Any]:
     """The columns by which a claim ends with the move, and by which no job looks again where nothing is left to do."""
-    if isinstance(to, GrantState | StrayState):
+    if isinstance(to, GrantState | OrphanState):
         return {}
     freed: dict[str, Any] = {} if claim_goes_on(to) else {"claim_token": None, "claim_until": None}
     return freed | ({"due_at": None} if nothing_due(to) else {})
@@ -160,13 +160,13 @@ def _refusal(row_id: str, now: State, to: State) -> MoveError:
 
 async def _announce(
     tx: AsyncSession,
-    row: Request | GrantRow | Session | Instance | Stray,
+    row: Request | GrantRow | Session | Instance | Orphan,
     to: State,
     kind: NotificationKind,
     at: datetime,
 ) -> None:
     """Find out where the notification of this move is read, and make it due there."""
-    if isinstance(row, Stray):
+    if isinstance(row, Orphan):
         await announce(tx, at=at, kind=kind, subject=row.id, destination="channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)

@@ -45,7 +45,7 @@ class InstanceState(StrEnum):
     TOMBSTONE = "tombstone"
 
 
-class StrayState(StrEnum):
+class OrphanState(StrEnum):
     SEEN = "seen"
     QUARANTINED = "quarantined"
     CONDEMNED = "condemned"
@@ -64,9 +64,9 @@ class InboxState(StrEnum):
     FAILED = "failed"
 
 
-State = RequestState | GrantState | SessionState | InstanceState | StrayState
+State = RequestState | GrantState | SessionState | InstanceState | OrphanState
 
-_R, _G, _S, _I, _T = RequestState, GrantState, SessionState, InstanceState, StrayState
+_R, _G, _S, _I, _T = RequestState, GrantState, SessionState, InstanceState, OrphanState
 
 #: machine → from → the states it may become. Everything absent here is illegal. The tables are kept apart by machine
 #: because equal words of two machines (a session and an instance are both *terminating*) are equal as text.
@@ -106,7 +106,7 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
         _I.REJECTED: frozenset(),
         _I.TOMBSTONE: frozenset(),
     },
-    StrayState: {
+    OrphanState: {
         _T.SEEN: frozenset({_T.CONDEMNED, _T.QUARANTINED, _T.GONE}),
         _T.QUARANTINED: frozenset({_T.CONDEMNED, _T.GONE}),
         _T.CONDEMNED: frozenset({_T.GONE}),
@@ -174,7 +174,7 @@ class NotificationKind(StrEnum):
     REPLY = "reply", "a private answer", True
 
 
-class Tier(StrEnum):
+class RollupTier(StrEnum):
     """How long the time is that one row of the rollup sums up."""
 
     HOUR = "hour"
@@ -211,7 +211,7 @@ ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
         _I.UNKNOWN: (_N.REQUEST_MESSAGE,),
         _I.TOMBSTONE: (_N.REQUEST_MESSAGE, _N.REQUEST_RESULT),
     },
-    StrayState: {
+    OrphanState: {
         _T.CONDEMNED: (_N.STRAY_FOUND,),
         _T.QUARANTINED: (_N.STRAY_FOUND,),
     },

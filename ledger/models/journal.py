@@ -54,7 +54,7 @@ class Event(Base):
     __table_args__ = (Index("ix_events_subject_at", "subject", "at"),)
 
 
-class Seal(Base):
+class EventHash(Base):
     """One link of a subject's chain: a hash over an event and the seal before it."""
 
     __tablename__ = "seals"

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
-from ledger.kernel.states import OPEN_INSTANCE, InstanceState, SessionState, StrayState
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState, SessionState
 from ledger.models.base import Base, Claimable
 
 
@@ -166,7 +166,7 @@ class Disk(Base):
     )
 
 
-class Stray(Base):
+class Orphan(Base):
     """An instance of ours at a cloud without a row of its own: a duplicate, or one that landed late."""
 
     __tablename__ = "strays"
@@ -176,7 +176,7 @@ class Stray(Base):
     account: Mapped[str] = mapped_column(SafeString(24))
     ref: Mapped[str] = mapped_column(SafeString(256))
     label: Mapped[str] = mapped_column(SafeString(48))
-    state: Mapped[StrayState] = mapped_column(EnumText(StrayState))
+    state: Mapped[OrphanState] = mapped_column(EnumText(OrphanState))
     version: Mapped[int] = mapped_column(Integer, default=1)
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
     price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)

@@ -26,7 +26,7 @@ from ledger.queries.session_costs import spent_before
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DecisionSubject:
     """What a decision is about. In a write, the request stays locked until the transaction ends.
 
     `action`, `version` and `option` come from the button's token; without a button, from the request as it is now.
@@ -62,7 +62,7 @@ class Ask:
         return self.token.quote_version if self.token else self.request.quote_version
 
 
-async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
+async def subject_by_token(tx: AsyncSession, token: str) -> DecisionSubject | None:
     """Look up a button's value; None when it belongs to nothing here."""
     row = await tx.get(Token, token)
     if row is None:
@@ -71,7 +71,7 @@ async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
     return await _ask(tx, row.request_id, row, option)
 
 
-async def ask_of_request(tx: AsyncSession, request_id: str) -> Ask:
+async def subject_of_request(tx: AsyncSession, request_id: str) -> DecisionSubject:
     """The same for a request that is named by its id."""
     return await _ask(tx, request_id, None, None)
 
@@ -84,17 +84,19 @@ async def button(tx: AsyncSession, request_id: str, action: str, version: int, o
     return next((t.token for t, option in rows if offer_id == (None if option is None else option.offer_id)), None)
 
 
-async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> Ask:
+async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> DecisionSubject:
     await lock_family(tx, Request, request_id)
     lock = {"key_share": True} if may_lock(tx) else None
     request = await tx.get_one(Request, request_id, with_for_update=lock, populate_existing=True)
     owner = await _behind(tx, request.requester)
     if request.state is not RequestState.PENDING:
-        return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
+        return DecisionSubject(
+            token, request, option, None, (), None, owner
+        )  # Who voted for what matters to nobody any more.
     every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
     more = await session_of(tx, request.parent_id) if request.parent_id and request.kind in ABOUT_SESSION else None
-    return Ask(
+    return DecisionSubject(
         token,
         request,
         option,

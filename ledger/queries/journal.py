@@ -38,7 +38,7 @@ async def subjects_with(tx: AsyncSession, kind: EventKind, subjects: Collection[
     return set(await tx.scalars(query))
 
 
-async def told_of(tx: AsyncSession, subject: str, kinds: Collection[EventKind]) -> list[str]:
+async def reasons_of(tx: AsyncSession, subject: str, kinds: Collection[EventKind]) -> list[str]:
     """The sentences of some kinds of events about one subject, in order."""
     query = select(Event.reason).where(Event.subject == subject, Event.kind.in_(list(kinds)))
     return list(await tx.scalars(query.order_by(Event.at, Event.id)))

@@ -14,7 +14,7 @@ from ledger.kernel.states import InstanceState
 from ledger.models import Disk, Instance, Session
 
 
-async def standing_still(tx: AsyncSession) -> list[tuple[Instance, Session]]:
+async def stopped_instances(tx: AsyncSession) -> list[tuple[Instance, Session]]:
     """Machines that are stopped, by somebody's order or by the gate that holds their end, with their sessions."""
     held = and_(
         Instance.state == InstanceState.TERMINATING, Instance.gate == CheckpointStep.HELD, Instance.status == "stopped"

@@ -10,7 +10,7 @@ from bot.api.schemas.market import InventoryQuery
 from bot.cli.commands.inventory import inventory as on_the_command_line
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_words import KEYS
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.market.filters import capability
 from bot.rules.policy.policy import Policy
 from ledger.engine.db import Database
@@ -70,7 +70,7 @@ def _said(field: str, value: str) -> str:
 
 def _job(line: str, policy: Policy) -> JobRequest:
     parsed = parse(line, policy)
-    assert isinstance(parsed, Command), parsed
+    assert isinstance(parsed, ParsedCommand), parsed
     return parsed.job or everything(policy)
 
 

@@ -9,8 +9,8 @@ import ssl
 from typing import Any
 
 from bot.api.schemas.sessions import SessionOut
-from bot.cli.terminal.views import told_session
-from bot.rules.instances.power import Order
+from bot.cli.terminal.views import session_details
+from bot.rules.instances.power import PowerAction
 from bot.services.billing.shared_ledger import manifest
 from bot.services.instances import power
 from bot.services.notifications.paging import OPERATORS
@@ -160,7 +160,7 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_certificate_and_no_alar
         request_id = await w.running(ALICE, candidates=(cloud,))
         await agent(w).serve()
         await pass_time(w, 61)
-        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), Order.RESTART))).ok
+        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.RESTART))).ok
         await w.settle()
         assert (await w.session((await w.books()).sessions[0].id)).node.api_port is None  # type: ignore[union-attr]
         await w.run(60, 20)
@@ -170,7 +170,7 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_certificate_and_no_alar
             out = await seen(door, await door.key("operator:alice"), request_id)
         assert out.node_api is not None
         assert (out.node_api.certificate_sha256, out.node_api.other_at) == (serving.certificate_sha256, None)
-        said = " ".join(told_session(out).sentences)
+        said = " ".join(session_details(out).sentences)
         assert serving.certificate_sha256 in said
         assert f"gpu-shopper session token {out.id[-6:]}" in said
         assert not [place for _, subject, place, _ in w.board.shown if subject.endswith("/api")]

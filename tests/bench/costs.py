@@ -20,7 +20,7 @@ from bot.rules.policy.timing import Timing
 from bot.rules.reports.digest import day_before
 from bot.rules.values.labels import LabelKey
 from bot.services.billing import costs
-from bot.services.billing.rollup import BATCH, sealed
+from bot.services.billing.rollup import BATCH, entry_hash
 from bot.services.reports import digest
 from bot.wiring import assemble
 from ledger.engine.db import Database
@@ -161,7 +161,7 @@ async def fold_rate(db: Database, draw: random.Random) -> float:
     done, began = 0, time.perf_counter()
     while done < len(batch[LedgerEntry]):
         async with db.write() as tx:
-            done += await fold(tx, BATCH, sealed)
+            done += await fold(tx, BATCH, entry_hash)
     return done / (time.perf_counter() - began)
 
 

@@ -200,9 +200,9 @@ async def _checkins(fleet: Fleet) -> None:
 
 
 async def _budget(fleet: Fleet) -> None:
-    spend = enforcement.Spend("slack:T1/U0007", "project-3", Decimal(5), Decimal(1), Decimal(5))
+    spend = enforcement.PlannedSpend("slack:T1/U0007", "project-3", Decimal(5), Decimal(1), Decimal(5))
     async with fleet.db.write() as tx:
-        room = await enforcement.gate(fleet.ctx, tx, spend, fleet.clock.now())
+        room = await enforcement.check_budgets(fleet.ctx, tx, spend, fleet.clock.now())
     if not room.verdict.allowed or len(room.lines) < 2:
         raise SystemExit(f"the budget was not counted: {room}")
 
@@ -230,8 +230,8 @@ STEPS: tuple[tuple[str, Step, float | None], ...] = (
     ("metering, nothing to book", _accrue, AIM_S),
     ("check-ins of all", _checkins, AIM_S),
     ("sweep, nothing has changed", _sweep, AIM_S),
-    ("silent and idle agents", lambda fleet: idle_termination.unattended_due(fleet.ctx), AIM_S),
-    ("spend drift", lambda fleet: overspend.drift_due(fleet.ctx), AIM_S),
+    ("silent and idle agents", lambda fleet: idle_termination.idle_terminations_due(fleet.ctx), AIM_S),
+    ("spend drift", lambda fleet: overspend.overspend_due(fleet.ctx), AIM_S),
     ("one approval against its budgets", _budget, AIM_S),
     ("deadlines", lambda fleet: expiration.deadlines_due(fleet.ctx), AIM_S),
 )

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api, routes
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.cli.access.settings import operator
 from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build
@@ -123,7 +123,7 @@ async def terminal(
             for variable, value in cloud.environment(f"http://127.0.0.1:9/{name}").items():
                 monkeypatch.setenv(variable, value)
         made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey(me.ref), me, clock.now())
-        async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as there:
+        async with serving(build_api(Dependencies(w.ctx, ApiSettings("C0GPU")), {})) as there:
             yield Terminal(w, there, str(made.data["token"]), monkeypatch)
 
 

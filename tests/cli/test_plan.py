@@ -22,9 +22,9 @@ from bot.api.routes.market import plan_out
 from bot.cli.access.job_file import job_in
 from bot.cli.commands.in_process_market import job_of, write
 from bot.cli.lazy import build
-from bot.cli.terminal.terminal_tables import tell
+from bot.cli.terminal.terminal_tables import print_report
 from bot.practice.reader import all_text
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import usd
 from bot.services.plans import planner
@@ -38,7 +38,7 @@ from bot.services.plans.deliverables import (
     instance_manifest,
     plan_head,
 )
-from bot.services.plans.tables import told_plan
+from bot.services.plans.tables import plan_table
 from bot.services.runtime.commands import Reply
 from bot.slack.blocks.plan import plan as plan_message
 from ledger.engine.db import Database
@@ -64,7 +64,7 @@ async def stage(sqlite_db: Database, clock: SteppedClock) -> AsyncIterator[Stage
 
 def asked(words: str) -> JobRequest:
     found = parse(f"plan {words}")
-    assert isinstance(found, Command), found.message
+    assert isinstance(found, ParsedCommand), found.message
     assert found.job is not None
     return found.job
 
@@ -104,7 +104,7 @@ async def test_every_door_shows_the_same_numbers(
     await stage.command("alice", f"/gpu plan {WORDS}")
     slack = all_text(stage.ws.ephemerals("alice")[-1])
     write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
-    tell(told_plan(made))
+    print_report(plan_table(made))
     terminal = capsys.readouterr().out
     page = (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "cost_estimate.json").read_text(encoding="utf-8"))
@@ -149,7 +149,7 @@ async def test_the_hint_of_a_plan_can_be_typed_and_asks_for_its_first_offer(stag
     assert made.best is not None
     (hint,) = re.findall(r"`/gpu (provision [^`]*)`", all_text_of(made))
     found = parse(hint)
-    assert isinstance(found, Command)
+    assert isinstance(found, ParsedCommand)
     assert found.job is not None
     assert found.job.offer_id == made.best.offer.id
 
@@ -178,7 +178,7 @@ async def test_a_closed_market_says_what_would_open_it_at_every_door(
     assert made.best is None
     (opening,) = (one for one in made.relaxations if one.word == "price")
     write(made, plan_out(made, POLICY).model_dump(mode="json"), tmp_path)
-    tell(told_plan(made))
+    print_report(plan_table(made))
     assert opening.sentence in (tmp_path / "gpu_plan.md").read_text(encoding="utf-8")
     assert opening.sentence in capsys.readouterr().out
     assert opening.instead.removeprefix("price=") in all_text_of(made)
@@ -250,7 +250,7 @@ def test_one_file_is_a_job_for_every_command(tmp_path: Path) -> None:
     for text in (words, fields):
         file.write_text(text)
         found = parse(line)
-        assert isinstance(found, Command), found.message
+        assert isinstance(found, ParsedCommand), found.message
         assert job_of(job_in(str(file)), POLICY) == found.job
 
 

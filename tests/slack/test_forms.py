@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from bot.blockkit import validate_view
 from bot.rules.grammar.job_document import JobDocument
-from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from bot.services.plans.job_file import BadJob, read_job
 from bot.slack import forms, modals
 from ledger.kernel.job import JobRequest, SpotPolicy
 
 POLICY = Policy()
-SPEND = modals.Spend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))
+SPEND = modals.ConfirmedSpend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))
 FULL = {
     "gpu": "RTX4090",
     "typed": "H100-SXM",
@@ -144,7 +144,7 @@ def test_no_input_raises_and_every_error_fits(values: dict[str, Any]) -> None:
 
 @given(st.text(max_size=600), st.text(max_size=600), st.decimals(0, 10**9, places=6))
 def test_dialogs_are_valid_for_any_text(problem: str, offer: str, amount: Decimal) -> None:
-    spend = modals.Spend(offer, amount, amount, amount, Decimal(1))
+    spend = modals.ConfirmedSpend(offer, amount, amount, amount, Decimal(1))
     for view in (
         modals.amount("token", spend, problem),
         modals.reject("token", POLICY),
@@ -239,7 +239,7 @@ def test_what_is_not_said_is_asked_for_with_the_same_sentence_everywhere() -> No
 
 def test_a_form_a_line_and_a_document_become_the_same_request() -> None:
     line = parse("provision model=7B tokens=2B seq=2048 price=$3 verified=yes", POLICY)
-    assert isinstance(line, Command)
+    assert isinstance(line, ParsedCommand)
     form = {"work": "model=7B tokens=2B seq=2048", "price": "$3", "limits": "verified=yes"}
     document = {"work": {"model": "7B", "tokens": "2B", "seq": 2048}, "max_price": 3, "verified": True}
     assert forms.read_job(form, POLICY) == line.job

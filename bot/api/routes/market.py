@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from bot.api.dependencies import AtDesk, caller, refusals
-from bot.api.problems import FieldProblem, Refused
+from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.schemas.market import CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
 from bot.rules.access.scopes import Scope
 from bot.rules.grammar.job import everything
 from bot.rules.grammar.job_document import JobDocument
-from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse
 from bot.rules.plans.comparison_text import markdown, to_json
 from bot.rules.policy.policy import Policy
 from bot.rules.values.reply_code import ReplyCode
@@ -22,7 +22,7 @@ from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_ma
 from bot.services.plans.job_file import BadJob, read_job
 from bot.services.plans.planner import Compared, Planned, compare_market
 from bot.services.plans.planner import plan as make_plan
-from bot.services.plans.tables import told_comparison, told_plan
+from bot.services.plans.tables import comparison_tables, plan_table
 from bot.services.runtime.commands import Reply
 from providers.profiles import model
 
@@ -30,13 +30,13 @@ router = APIRouter(prefix="/api/v1", tags=["market"])
 Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
 
 
-def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> Command:
+def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> ParsedCommand:
     """`field → (word, value)` read by the language of `/gpu`. Raises `Refused` with the field that is wrong."""
     parsed = parse(command, desk.ctx.policy, words.values())
     if isinstance(parsed, GrammarError):
         field = list(words)[parsed.pair - 1] if parsed.pair else ""
         wrong = [FieldProblem(field=field, sentence=parsed.message)]
-        raise Refused(Reply(False, parsed.code, parsed.message), fields=wrong)
+        raise ProblemRaised(Reply(False, parsed.code, parsed.message), fields=wrong)
     return parsed
 
 
@@ -86,13 +86,15 @@ def plan_out(planned: Planned, policy: Policy) -> PlanOut:
         estimate=cost_estimate(planned),
         manifest=instance_manifest(planned, policy),
         page=gpu_plan(planned),
-        told=told_plan(planned),
+        told=plan_table(planned),
     )
 
 
-def refused(error: BadJob) -> Refused:
+def refused(error: BadJob) -> ProblemRaised:
     """A job that cannot be asked for, as a refusal."""
-    return Refused(Reply(False, error.code, str(error)), fields=[FieldProblem(field=error.field, sentence=str(error))])
+    return ProblemRaised(
+        Reply(False, error.code, str(error)), fields=[FieldProblem(field=error.field, sentence=str(error))]
+    )
 
 
 @router.post("/compare", responses=refusals())
@@ -111,7 +113,7 @@ def compared_out(compared: Compared) -> CompareOut:
         answers=[CloudOut.model_validate(one) for one in compared.answers],
         ages=list(compared.ages),
         page=markdown(compared.found),
-        told=told_comparison(compared),
+        told=comparison_tables(compared),
     )
 
 
@@ -128,7 +130,9 @@ async def one_profile(
     """One cloud's profile with its whole text."""
     if cloud not in model.names():
         known = ", ".join(model.names())
-        raise Refused(Reply(False, ReplyCode.UNKNOWN_PROFILE, f"There is no profile {cloud[:40]}; there are {known}."))
+        raise ProblemRaised(
+            Reply(False, ReplyCode.UNKNOWN_PROFILE, f"There is no profile {cloud[:40]}; there are {known}.")
+        )
     return _profile(cloud)
 
 

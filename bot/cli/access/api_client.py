@@ -60,7 +60,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ApiClient:
     """The REST API for a command."""
 
     http: httpx.AsyncClient
@@ -121,22 +121,22 @@ def elsewhere() -> tuple[str, str] | None:
 
 
 @asynccontextmanager
-async def _there(address: str, key: str) -> AsyncIterator[Door]:
+async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        yield Door(http)
+        yield ApiClient(http)
 
 
-def connected(**limits: Any) -> AbstractAsyncContextManager[Door]:
+def connected(**limits: Any) -> AbstractAsyncContextManager[ApiClient]:
     """The API for as long as a block lasts: over HTTP, or this process's own within the `limits`, such as scopes."""
     where = elsewhere()
-    found: AbstractAsyncContextManager[Door] = (
+    found: AbstractAsyncContextManager[ApiClient] = (
         _there(*where) if where else load("access.in_process_api").opened(**limits)
     )
     return found
 
 
-def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:
+def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
     """What `step` makes of the API. A refusal ends the program with its sentence and a documented code."""
     where = elsewhere()
 

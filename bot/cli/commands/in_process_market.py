@@ -16,7 +16,7 @@ from bot.cli.access.market import command_of, marketed, policy_of
 from bot.cli.access.settings import fail, settings
 from bot.cli.commands.plan import TEXTS, write_texts
 from bot.rules.grammar.job_document import JobDocument
-from bot.rules.plans.comparison import Question
+from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.services.plans.chart import chart
 from bot.services.plans.job_file import BadJob, read_job
@@ -35,7 +35,7 @@ def comparison(words: dict[str, str]) -> Any:
     return answer.model_dump(mode="json")
 
 
-def _question(words: dict[str, str], policy: Policy) -> Question:
+def _question(words: dict[str, str], policy: Policy) -> ComparisonQuestion:
     parsed = command_of("compare", words, policy)
     if parsed.question is None:
         raise ValueError("a comparison without a question")

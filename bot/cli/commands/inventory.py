@@ -7,9 +7,9 @@ import typer
 from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE, fail
-from bot.cli.terminal.terminal_tables import tell
+from bot.cli.terminal.terminal_tables import print_report
 from bot.services.market.document import MarketDocument
-from bot.services.market.tables import told_market
+from bot.services.market.tables import market_table
 
 app = typer.Typer(add_completion=False)
 
@@ -57,7 +57,7 @@ def inventory(
     if as_json:
         typer.echo(document.model_dump_json(indent=2))
     else:
-        tell(told_market(document))
+        print_report(market_table(document))
     if not any(cloud.ok for cloud in document.clouds):
         raise typer.Exit(UNAVAILABLE)
 

@@ -13,8 +13,8 @@ from bot.cli.access.api_client import elsewhere, spoken
 from bot.cli.access.job_file import job_in, line_of
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import UNAVAILABLE
-from bot.cli.terminal.terminal_tables import tell
-from bot.rules.values.text_table import Told
+from bot.cli.terminal.terminal_tables import print_report
+from bot.rules.values.text_table import TextReport
 
 #: File → the part of the answer that it holds.
 TEXTS = {
@@ -46,7 +46,7 @@ def plan(
     if as_json:
         typer.echo(json.dumps(answer["estimate"], indent=2))
     else:
-        tell(Told.model_validate(answer["told"]))
+        print_report(TextReport.model_validate(answer["told"]))
     if not any(cloud["ok"] for cloud in answer["estimate"]["clouds"]):
         raise typer.Exit(UNAVAILABLE)
     if not answer["estimate"]["options"]:

@@ -22,7 +22,7 @@ SHORTEST_H: Final = Decimal(1) / 60
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AmendedTerms:
     """What the approvers so far have made of a request: fewer hours, a limit in all.
 
     `hours` and `cap_usd` are None where nobody changed them.
@@ -81,7 +81,7 @@ def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdic
     return None
 
 
-def told(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
+def amendment_summary(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
     """What an approval changed, for the requester; empty when it is what was asked for and offered first."""
     said = [
         f"{hours(time_h)} instead of {hours(asked_h)}" if time_h < asked_h else "",

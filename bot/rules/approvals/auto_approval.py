@@ -55,7 +55,7 @@ def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
     ), asker.id
 
 
-def standing(
+def auto_approval(
     policy: Policy,
     worst_usd: Decimal,
     expected_usd: Decimal,

@@ -72,7 +72,7 @@ def fits(policy: Policy, expected_usd: Decimal, cap_usd: Decimal, left_usd: Deci
     return Verdict(True, ReplyCode.OK, "")
 
 
-def told(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str) -> str:
+def announcement(person: str, what: str, time_h: Decimal, cap_usd: Decimal, reason: str) -> str:
     """What everybody reads."""
     return (
         f"{BREAK_GLASS} {person} started {what} without an approval, for {hours(time_h)} and at most {usd(cap_usd)}. "

@@ -10,11 +10,11 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from bot.rules.approvals.amendments import Standing, may_shorten
+from bot.rules.approvals.amendments import AmendedTerms, may_shorten
 from bot.rules.approvals.approvers import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
 from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, group_of
+from bot.rules.policy.tiers import ApproverGroup, group_of
 from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
 from bot.rules.values.phrases import Verdict, hours, plural, read_amount, usd
@@ -85,9 +85,9 @@ class RequestFacts:
     asked_usd: Decimal | None = None
     spent_usd: Decimal = Decimal(0)
     decided_by: str = ""
-    mandate: Mandate = ANYBODY
+    mandate: ApproverGroup = ANYBODY
     stood_for: tuple[str, ...] = ()
-    standing: Standing | None = None
+    standing: AmendedTerms | None = None
     most_hours: Decimal | None = None
 
     @property
@@ -120,7 +120,7 @@ def plan(
     expected_usd: Decimal,
     hours_total: Decimal,
     override_state: RequestState | None = None,
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
     options: int = 1,
 ) -> ApprovalPlan:
     """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
@@ -158,7 +158,7 @@ def plan(
     return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
 
 
-def _tiered(mandate: Mandate, required: int) -> str:
+def _tiered(mandate: ApproverGroup, required: int) -> str:
     """The rule of a tier: how many of which group decide, and why."""
     tier = mandate.tier
     verb = "decides" if required == 1 else "decide"

@@ -27,7 +27,7 @@ from bot.rules.grammar.job_words import (
 from bot.rules.grammar.run_words import SHARED, run_word, unsaid, work_word
 from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.policy.policy import Policy
-from bot.rules.values.text import Token
+from bot.rules.values.text import WordToken
 from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.gpus.table import lookup
 
@@ -65,14 +65,14 @@ class Draft:
     #: The GPU words so far, since `H100 SXM` are two words for one GPU.
     _gpu_text: str = ""
 
-    def read(self, word: Token) -> None:
+    def read(self, word: WordToken) -> None:
         """Take one word more. Raises `BadWord`."""
         for name, value in self.look(word).items():
             if name in self.said and name not in ("names", "work"):
                 raise BadWord(f"{show(word.raw)} says again what was already said; keep one of the two.")
             self.said[name] = value
 
-    def look(self, word: Token) -> Fields:
+    def look(self, word: WordToken) -> Fields:
         """The fields that one word sets. Raises `BadWord`."""
         keyed = _KEYED.fullmatch(word.value)
         if keyed is None:
@@ -97,7 +97,7 @@ class Draft:
             read["names"] = self._with(read["names"])
         return {**read, "work": work_word(found.key, value, work)} if found.key in SHARED else read
 
-    def _bare(self, word: Token) -> Fields:
+    def _bare(self, word: WordToken) -> Fields:
         text, lowered, so_far = word.value, word.value.lower(), self._gpu_text
         if word.quoted and " " in text:
             return KEYS["for"].read(text, self.policy)
@@ -162,28 +162,28 @@ def everything(policy: Policy) -> JobRequest:
     return Draft(policy).request(BY_NAME["inventory"])
 
 
-def joined(words: list[Token]) -> Iterator[Token]:
+def joined(words: list[WordToken]) -> Iterator[WordToken]:
     """The words with `6 hours` and `2 x` put together, then `4xA100` taken apart into `4x` and `A100`."""
     place = 0
     while place < len(words):
         word = words[place]
-        unit = words[place + 1] if place + 1 < len(words) else Token("", "", 0)
+        unit = words[place + 1] if place + 1 < len(words) else WordToken("", "", 0)
         place += 1
         if _NUMBER.fullmatch(word.raw) and not lookup(word.raw) and _UNITS.fullmatch(unit.raw):
             gap = " " * (unit.position - word.position - len(word.raw))
-            word = Token(word.value + unit.value, word.raw + gap + unit.raw, word.position)
+            word = WordToken(word.value + unit.value, word.raw + gap + unit.raw, word.position)
             place += 1
         counted = None if word.quoted else _COUNTED.fullmatch(word.raw)
         if counted is None:
             yield word
         else:
-            yield Token(counted[1], counted[1], word.position)
-            yield Token(counted[2], counted[2], word.position + counted.start(2))
+            yield WordToken(counted[1], counted[1], word.position)
+            yield WordToken(counted[2], counted[2], word.position + counted.start(2))
 
 
-def pair(key: str, value: str, place: int = 0) -> Token:
+def pair(key: str, value: str, place: int = 0) -> WordToken:
     """A word from a key and its value, whatever is in the value."""
-    return Token(f"{key}={value}", f"{key}={value}", place, quoted=True)
+    return WordToken(f"{key}={value}", f"{key}={value}", place, quoted=True)
 
 
 def _unknown(text: str) -> str:

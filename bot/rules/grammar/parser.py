@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar.commands import BY_NAME, SUBCOMMANDS, CommandShape, Subcommand
 from bot.rules.grammar.job import Draft, joined, pair
 from bot.rules.grammar.job_words import WORDS, BadWord, near, show
 from bot.rules.grammar.readers import (
-    Command,
+    ParsedCommand,
     Wrong,
     end,
     read_choice,
@@ -32,10 +32,10 @@ from bot.rules.grammar.run_words import question, question_word
 from bot.rules.policy.policy import Policy
 from bot.rules.values.private_keys import looks_private
 from bot.rules.values.reply_code import ReplyCode
-from bot.rules.values.text import Token, UnclosedQuote, caret, clean, tokens
+from bot.rules.values.text import UnclosedQuote, WordToken, caret, clean, tokens
 from providers.gpus.table import lookup
 
-__all__ = ["Command", "GrammarError", "parse", "reference"]
+__all__ = ["GrammarError", "ParsedCommand", "parse", "reference"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,9 @@ class GrammarError:
         return caret(self.line, self.position, len(self.word))
 
 
-def parse(text: str, policy: Policy | None = None, more: Iterable[tuple[str, str]] = ()) -> Command | GrammarError:
+def parse(
+    text: str, policy: Policy | None = None, more: Iterable[tuple[str, str]] = ()
+) -> ParsedCommand | GrammarError:
     """Read what somebody typed after `/gpu`. Nothing typed is `help`.
 
     `more` are further words with their values, whatever is in them, such as a file or a REST body holds.
@@ -71,7 +73,7 @@ def parse(text: str, policy: Policy | None = None, more: Iterable[tuple[str, str
     try:
         words = tokens(line)
         if not words:
-            return Command("help")
+            return ParsedCommand("help")
         sub = _subcommand(words[0])
         added = [pair(key, clean(value), len(text) + place) for place, (key, value) in enumerate(more, 1)]
         return _READERS[sub.shape](sub, [*words[1:], *added], line, policy or Policy())
@@ -82,7 +84,7 @@ def parse(text: str, policy: Policy | None = None, more: Iterable[tuple[str, str
         return GrammarError(error.token.raw, place, error.message, sub.example, line, max(0, place - len(text)))
 
 
-def _subcommand(first: Token) -> Subcommand:
+def _subcommand(first: WordToken) -> Subcommand:
     word = first.value.lower().lstrip("-/")
     if word in BY_NAME:
         return BY_NAME[word]
@@ -95,7 +97,7 @@ def _subcommand(first: Token) -> Subcommand:
 # ── one reader per shape ─────────────────────────────────────────────────────────────────────────
 
 
-def _read_more(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+def _read_more(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     named = read_id(sub, words[:1], line, policy)
     draft = Draft(policy)
     for word in joined(words[1:]):
@@ -111,9 +113,9 @@ def _read_more(sub: Subcommand, words: list[Token], line: str, policy: Policy) -
     return replace(named, hours=draft.said["hours"], text=draft.said.get("reason", ""))
 
 
-def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+def _read_job(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     if not words:
-        return Command(sub.name)
+        return ParsedCommand(sub.name)
     draft = Draft(policy)
     for word in joined(words):
         try:
@@ -122,10 +124,10 @@ def _read_job(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
             raise Wrong(word, str(error)) from error
     for _, sentence in draft.missing(sub):
         raise Wrong(end(line), sentence)
-    return Command(sub.name, job=draft.request(sub))
+    return ParsedCommand(sub.name, job=draft.request(sub))
 
 
-def _read_question(sub: Subcommand, words: list[Token], _line: str, policy: Policy) -> Command:
+def _read_question(sub: Subcommand, words: list[WordToken], _line: str, policy: Policy) -> ParsedCommand:
     fields: dict[str, Any] = {}
     for word in words:
         try:
@@ -136,25 +138,25 @@ def _read_question(sub: Subcommand, words: list[Token], _line: str, policy: Poli
             raise Wrong(word, f"{show(word.raw)} says again what was already said; keep one of the two.")
         fields.update(found)
     try:
-        return Command(sub.name, question=question(fields))
+        return ParsedCommand(sub.name, question=question(fields))
     except BadWord as error:
         raise Wrong(words[-1], str(error)) from error
 
 
-_READERS: Mapping[Shape, Callable[[Subcommand, list[Token], str, Policy], Command]] = {
-    Shape.JOB: _read_job,
-    Shape.ID: read_id,
-    Shape.KEY: read_key,
-    Shape.TOPIC: read_topic,
-    Shape.CLOUD: read_cloud,
-    Shape.QUESTION: _read_question,
-    Shape.NOTHING: read_nothing,
-    Shape.CHOICE: read_choice,
-    Shape.MORE: _read_more,
-    Shape.DONE: read_done,
-    Shape.END: read_end,
-    Shape.DELEGATE: read_delegate,
-    Shape.REASON: read_reason,
+_READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Policy], ParsedCommand]] = {
+    CommandShape.JOB: _read_job,
+    CommandShape.ID: read_id,
+    CommandShape.KEY: read_key,
+    CommandShape.TOPIC: read_topic,
+    CommandShape.CLOUD: read_cloud,
+    CommandShape.QUESTION: _read_question,
+    CommandShape.NOTHING: read_nothing,
+    CommandShape.CHOICE: read_choice,
+    CommandShape.MORE: _read_more,
+    CommandShape.DONE: read_done,
+    CommandShape.END: read_end,
+    CommandShape.DELEGATE: read_delegate,
+    CommandShape.REASON: read_reason,
 }
 
 

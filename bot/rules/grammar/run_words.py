@@ -8,11 +8,11 @@ from decimal import Decimal
 
 from bot.rules.grammar.job_words import BadWord, Fields, Word, near, read_hours, show
 from bot.rules.grammar.workload_words import WORK_KEYS, read
-from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, Question
+from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Workload, unknown
 from bot.rules.values.phrases import read_amount
-from bot.rules.values.text import Token
+from bot.rules.values.text import WordToken
 from ledger.kernel.job import JobRequest
 
 #: Words that describe a run and are words of a job as well: they are read twice, once for each.
@@ -85,7 +85,7 @@ QUESTION_WORDS: tuple[Word, ...] = (
 _QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
 
-def question_word(word: Token, policy: Policy) -> Fields:
+def question_word(word: WordToken, policy: Policy) -> Fields:
     """What one word of a comparison says. Raises `BadWord`."""
     key, equals, value = word.value.lstrip("-").partition("=")
     found = _QUESTION.get(key.lower())
@@ -97,14 +97,14 @@ def question_word(word: Token, policy: Policy) -> Fields:
     return found.read(value, policy)
 
 
-def question(fields: Fields) -> Question:
+def question(fields: Fields) -> ComparisonQuestion:
     """The question of a comparison, with the usual budgets, one hour and a tenth as buffer where nothing was said.
 
     Raises `BadWord` for numbers that make no question.
     """
     plain: Fields = {"hours": Decimal(1), "budgets_usd": PLAIN_BUDGETS, "buffer": PLAIN_BUFFER}
     try:
-        return Question(**{**plain, **fields}).checked()
+        return ComparisonQuestion(**{**plain, **fields}).checked()
     except ValueError as error:
         raise BadWord(str(error)) from error
 

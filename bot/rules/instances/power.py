@@ -12,18 +12,22 @@ from ledger.kernel.states import SessionState
 from providers.capabilities import Capabilities
 
 
-class Order(StrEnum):
+class PowerAction(StrEnum):
     STOP = "stop"
     START = "start"
     RESTART = "restart"
 
 
 #: From which state of the session each can be ordered.
-_FROM = {Order.STOP: SessionState.RUNNING, Order.START: SessionState.STOPPED, Order.RESTART: SessionState.RUNNING}
+_FROM = {
+    PowerAction.STOP: SessionState.RUNNING,
+    PowerAction.START: SessionState.STOPPED,
+    PowerAction.RESTART: SessionState.RUNNING,
+}
 
 
 def judge(
-    order: Order,
+    order: PowerAction,
     cloud: str,
     able: Capabilities,
     state: SessionState,
@@ -39,13 +43,13 @@ def judge(
     `survival` is what the cloud's profile says that a stop or a restart does to the data, in a sentence. `outlives`:
     whether the disk is to stay after the approved end, of which the caller speaks.
     """
-    if order is Order.STOP and wanted == Order.START and state in _FROM.values():
+    if order is PowerAction.STOP and wanted == PowerAction.START and state in _FROM.values():
         state, wanted = SessionState.RUNNING, None  # Whoever wants it stopped need not wait for its start.
     if state is not _FROM[order]:
         return _no(ReplyCode.WRONG_STATE, f"The session is {state}, so there is nothing to {order}.")
     if wanted is not None:
         return _no(ReplyCode.UNDER_WAY, f"A {wanted} is under way already; it is confirmed when the cloud shows it.")
-    if order is Order.RESTART:
+    if order is PowerAction.RESTART:
         if not able.restart:
             return _no(
                 ReplyCode.CANNOT_RESTART, f"{cloud} has no restart; restart the program inside the machine instead."
@@ -55,7 +59,7 @@ def judge(
     if not able.stop:
         sentence = f"{cloud} cannot stop a machine; only its end stops the meter, and its disk goes with it."
         return _no(ReplyCode.CANNOT_STOP, sentence)
-    if order is Order.START:
+    if order is PowerAction.START:
         said = "The start is ordered; from then on the GPU is billed again, up to what was approved."
         return Verdict(True, ReplyCode.ORDERED, said)
     if able.billing.gpu_while_stopped:

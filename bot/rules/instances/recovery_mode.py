@@ -10,7 +10,7 @@ from ledger.kernel.end_reason import APPROVED
 HOLD = timedelta(seconds=30)
 
 
-def held(unknown: int) -> str:
+def recovery_notice(unknown: int) -> str:
     """Why nothing moves, and which commands end that; "" while the ledger knows of every instance of ours."""
     if not unknown:
         return ""
@@ -23,7 +23,7 @@ def held(unknown: int) -> str:
     )
 
 
-def held_until(
+def waits_until(
     asked_at: datetime,
     session_end: str | None,
     deadline: datetime | None,

@@ -27,7 +27,7 @@ SAVE_BEFORE: Final = timedelta(minutes=10)
 DEAF_LEAST: Final = 4
 
 
-class Ask(StrEnum):
+class NodeInstruction(StrEnum):
     """What a node is asked to do."""
 
     SAVE = "save"
@@ -60,7 +60,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class NodeStatus:
     """What is kept of a node's check-ins. `at` is the last one, None before the first."""
 
     seq: int = 0
@@ -84,7 +84,7 @@ def is_replay(seen_seq: int, seq: int) -> bool:
     return seq <= seen_seq
 
 
-def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -> Heard:
+def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now: datetime) -> NodeStatus:
     """What is known after one more check-in. What a node says of times is believed within what can be true."""
     busy = any(one >= busy_percent for one in report.utilisation) or not report.utilisation
     idle_since = None
@@ -98,7 +98,7 @@ def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -
     if report.work is not Work.RUNNING:
         over_at = before.work_over_at if before.work is report.work else now
     again = report.step is None or before.step is None or report.step < before.step
-    return Heard(
+    return NodeStatus(
         seq=report.seq,
         at=now,
         idle_since=idle_since,
@@ -115,18 +115,18 @@ def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -
     )
 
 
-def asks(
+def instruction(
     state: SessionState, wanted: str | None, ends_at: datetime | None, now: datetime, extra: Sequence[str] = ()
-) -> tuple[Ask, ...]:
+) -> tuple[NodeInstruction, ...]:
     """What a node is asked to do: by the state of its session, an order to stop it, its end, and what a gate wants."""
-    found = {Ask(one) for one in extra}
+    found = {NodeInstruction(one) for one in extra}
     if state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
-        found |= {Ask.SAVE, Ask.UPLOAD, Ask.STOP}
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.STOP}
     elif wanted == "stop":
-        found |= {Ask.SAVE, Ask.UPLOAD, Ask.PAUSE}
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.PAUSE}
     elif ends_at is not None and ends_at - now <= SAVE_BEFORE:
-        found |= {Ask.SAVE, Ask.UPLOAD}
-    return tuple(one for one in Ask if one in found)
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD}
+    return tuple(one for one in NodeInstruction if one in found)
 
 
 class Progress(NamedTuple):
@@ -136,7 +136,7 @@ class Progress(NamedTuple):
     cost_to_finish_usd: Decimal
 
 
-def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | None:
+def progress(found: NodeStatus, price_usd_h: Decimal, now: datetime) -> Progress | None:
     """None while nobody can know: no target, no second step, or a job that is over."""
     if found.target_step is None or found.step is None or found.step_from is None or found.step_from_at is None:
         return None
@@ -150,7 +150,7 @@ def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | No
     return Progress(eta, money.cents_even(left_h * price_usd_h))
 
 
-class Cut(NamedTuple):
+class EarlyEnd(NamedTuple):
     """An end before the approved one: its code, since when its reason holds, the sentence, and how long it waits."""
 
     code: EndReason
@@ -172,7 +172,7 @@ class Watched:
     spared_until: datetime | None = None
 
 
-def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | None:
+def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
     """Why a session ends before its time, by its node's own word; None while there is no reason."""
     if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
         return None
@@ -196,9 +196,9 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
     return None
 
 
-def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> Cut:
+def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> EarlyEnd:
     """The end with the grace that the policy gives it."""
-    return Cut(reason, since, sentence, grace_s(policy, reason.grace))
+    return EarlyEnd(reason, since, sentence, grace_s(policy, reason.grace))
 
 
 def grace_s(policy: Policy, grace: Grace) -> int:
@@ -221,14 +221,14 @@ def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
     return limits.get(workload.lower(), limits["default"])
 
 
-def deaf(reporting: int, silent: int) -> str:
+def listener_problem(reporting: int, silent: int) -> str:
     """Why so many silent nodes mean that nobody hears them, and not that they are all dead; "" when they are few."""
     if silent < DEAF_LEAST or silent * 2 < reporting:
         return ""
     return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."
 
 
-def node_line(found: Heard | None, now: datetime) -> str:
+def node_line(found: NodeStatus | None, now: datetime) -> str:
     """What every status says about a machine's agent, in one sentence."""
     if found is None or found.at is None:
         return "No agent reports from it: exempt from idle and heartbeat ends."

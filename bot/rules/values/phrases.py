@@ -64,7 +64,7 @@ def hours(amount: Decimal) -> str:
     return plural(_rounded(amount, 2), "hour")
 
 
-def kept(price_usd_h: Decimal, until: datetime) -> str:
+def retained_disk(price_usd_h: Decimal, until: datetime) -> str:
     """What every status says about a disk whose machine stands still, per hour and per month of 730 hours."""
     month = usd(price_usd_h * 730)
     return f"Its disk is kept for {rate(price_usd_h)} ({month} a month) and deleted {until:%Y-%m-%d %H:%M} UTC."

@@ -80,7 +80,7 @@ SECRET_BYTES: Final = 32
 PREFIX: Final = "whsec_"
 
 
-def heard(kind: str, before: str, after: str) -> tuple[Topic, str] | None:
+def topic_of_event(kind: str, before: str, after: str) -> tuple[Topic, str] | None:
     """Topic and name of the message that a journal row makes; None for one that nobody hears of."""
     if kind == EventKind.INSTANCE_MOVED:
         name = _DRIFTS.get((before, after))

@@ -34,7 +34,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
-from ledger.queries.access import active_keys, api_key, api_keys, hold_consumer, touch_key
+from ledger.queries.access import active_keys, api_key, api_keys, lock_consumer, touch_key
 
 #: A use is noted at most this often.
 USE_NOTED = timedelta(minutes=1)
@@ -102,7 +102,7 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
     key_id = "".join(secrets.choice(BASE32) for _ in range(KEY_ID_LENGTH))
     secret = secrets.token_urlsafe(32)
     async with db.write() as tx:
-        behind = await hold_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
+        behind = await lock_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
         if behind.owner != of.owner.ref:
             sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
             return Reply(False, ReplyCode.OTHER_OWNER, sentence)
@@ -192,7 +192,7 @@ def _known(names: Collection[str]) -> frozenset[Scope]:
     return frozenset(Scope(name) for name in names if name in set(Scope))
 
 
-def holding(actor: Actor, names: Collection[str] | None) -> Principal:
+def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
     """Somebody with all that their working keys may do, or with everything on the server, where no key is needed."""
     return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 

@@ -21,7 +21,7 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Delegation
 from ledger.queries.access import Whose
-from ledger.queries.delegations import end_delegations, given_by, in_force, said_before, standing_in
+from ledger.queries.delegations import delegators_of, end_delegations, given_by, in_force, said_before
 
 REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
 
@@ -119,7 +119,7 @@ def _day(until: datetime) -> date:
 async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
     """For whom somebody decides now, for a door that looks up what it knows of them."""
     async with ctx.db.read() as tx:
-        rows = await standing_in(tx, names_of(ctx.policy, actor), ctx.clock.now())
+        rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
     return [Actor.from_ref(one.delegator) for one in rows]
 
 
@@ -137,7 +137,7 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
     Somebody in Slack whom nobody could look up may be gone since, so nothing is decided in the place of that account;
     the policy may name the same person as an operator too, and then it is decided in that one's place.
     """
-    rows = await standing_in(tx, names_of(policy, decider.actor), now)
+    rows = await delegators_of(tx, names_of(policy, decider.actor), now)
     known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
     behalf: list[DeciderFacts] = []
     for person in (Actor.from_ref(one.delegator) for one in rows):

@@ -22,7 +22,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.core.events import announce, record
-from ledger.core.locks import lock_standing
+from ledger.core.locks import lock_auto_approval
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.event_kind import EventKind
@@ -31,7 +31,7 @@ from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.access import Whose
-from ledger.queries.decisions import Ask, ask_of_request, shown_options
+from ledger.queries.decisions import DecisionSubject, shown_options, subject_of_request
 from ledger.queries.journal import latest_events
 from ledger.queries.spend import started_alone
 from ledger.queries.views import resolve
@@ -58,9 +58,9 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
     try:
         async with ctx.db.write() as tx:
             request, _ = await resolve(tx, command.request)
-            ask = await ask_of_request(tx, request.id)
+            ask = await subject_of_request(tx, request.id)
             reply = await _done_before(tx, command, request.id) or await _judge(ctx, tx, ask, command, now)
-            reply = await recovery_mode.told(tx, reply)
+            reply = await recovery_mode.with_recovery_notice(tx, reply)
     except LookupError as error:
         return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
@@ -85,7 +85,7 @@ def _started(request_id: str, said: str) -> Reply:
     return Reply(True, ReplyCode.BREAK_GLASS, f"It starts. {said}", {"request_id": request_id})
 
 
-async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datetime) -> Reply:
+async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass, now: datetime) -> Reply:
     policy, who, request = ctx.policy, command.decider, ask.request
     names = Whose.of([who.actor, *linked(policy, who.actor)])
     own = request.requester in names
@@ -107,7 +107,7 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     if option is None:
         sentence = f"{(command.offer_id or 'An offer')[:80]} is not an option of this request; look at its options."
         return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence)
-    await lock_standing(tx)
+    await lock_auto_approval(tx)
     taken_usd = await started_alone(tx, names, approval_break_glass.BREAK_GLASS, now - approval_break_glass.PERIOD)
     left_usd = approval_break_glass.left(policy, taken_usd)
     time_h, cover, expected_usd = _cover(policy, ask, option, left_usd)
@@ -119,10 +119,10 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
     if not cheap.allowed:
         return Reply(False, cheap.code, cheap.sentence)
     spend = enforcement.spend_of(policy, request, request.requester, cover, expected_usd)
-    room = await enforcement.gate(ctx, tx, spend, now)
+    room = await enforcement.check_budgets(ctx, tx, spend, now)
     if not room.verdict.allowed:
         return Reply(False, room.verdict.code, room.verdict.sentence)
-    said = approval_break_glass.told(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
+    said = approval_break_glass.announcement(who.actor.ref, option.offer_id, time_h, cover[1], command.reason)
     await _start(ctx, tx, replace(ask, option=option), command, (time_h, cover), said, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
     await _shout(ctx, tx, request, said, now)
@@ -130,7 +130,7 @@ async def _judge(ctx: Context, tx: Tx, ask: Ask, command: BreakGlass, now: datet
 
 
 def _cover(
-    policy: Policy, ask: Ask, option: Option, left_usd: Decimal
+    policy: Policy, ask: DecisionSubject, option: Option, left_usd: Decimal
 ) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
     """The hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
     job = ask.request.job
@@ -149,7 +149,7 @@ def _cover(
 async def _start(
     ctx: Context,
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     command: BreakGlass,
     covers: tuple[Decimal, tuple[Decimal, Decimal]],
     said: str,

@@ -20,9 +20,9 @@ from bot.rules.approvals.decision import (
     verdict,
 )
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
-from bot.rules.sessions.extension import gate
+from bot.rules.sessions.extension import override_sentence
 from bot.rules.values.phrases import Verdict, read_amount
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
@@ -45,7 +45,7 @@ from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.queries.decisions import Ask, ask_by_token, ask_of_request
+from ledger.queries.decisions import DecisionSubject, subject_by_token, subject_of_request
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
@@ -65,23 +65,27 @@ async def decide(ctx: Context, command: Decide) -> Reply:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            ask = await ask_by_token(tx, command.token)
+            ask = await subject_by_token(tx, command.token)
             if ask is None:
                 return UNKNOWN_BUTTON
             done = await decided_before(tx, ask.request.id, command.key, now)
             if done is not None:
                 return done
             command = await _in_place(ctx, tx, command, now)
-            mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
+            mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
             judged = _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now))
             spend = _spend(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
-            room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
+            room = (
+                await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
+                if spend
+                else None
+            )
             if room is not None and not room.verdict.allowed:
                 reply = _reply(ask, room.verdict)
                 return replace(reply, data={**reply.data, "over_budget": True})
             reply = _reply(ask, judged)
             if ask.action == Decision.APPROVE:
-                reply = await recovery_mode.told(tx, reply)
+                reply = await recovery_mode.with_recovery_notice(tx, reply)
             if judged.allowed:
                 place = decides_for(ctx.policy, _facts(ctx.policy, ask, command, mandate), command.decider)
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
@@ -101,12 +105,12 @@ async def decide(ctx: Context, command: Decide) -> Reply:
 async def preview(ctx: Context, command: Decide) -> Reply:
     """The same judgement without any effect: what a door asks before it opens a dialog."""
     async with ctx.db.read() as tx:
-        ask = await ask_by_token(tx, command.token)
+        ask = await subject_by_token(tx, command.token)
         if ask is None:
             return UNKNOWN_BUTTON
         now = ctx.clock.now()
         command = await _in_place(ctx, tx, command, now)
-        mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
+        mandate = await approvers.approver_group(tx, ctx.policy, ask.request, now)
         return _reply(ask, _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now)))
 
 
@@ -133,7 +137,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
     try:
         async with ctx.db.write() as tx:
             request, _ = await resolve(tx, command.request)
-            ask = await ask_of_request(tx, request.id)
+            ask = await subject_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
             if judged.allowed and request.kind is RequestKind.OVERSPEND:
@@ -150,7 +154,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
     return _reply(ask, judged)
 
 
-def _reply(ask: Ask, judged: Verdict) -> Reply:
+def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
     data: dict[str, object] = {"request_id": ask.request.id}
     if ask.option is not None:
         data |= {
@@ -165,7 +169,9 @@ def _reply(ask: Ask, judged: Verdict) -> Reply:
     return Reply(judged.allowed, judged.code, judged.sentence, data)
 
 
-def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Mandate, used_h: Decimal) -> Verdict:
+def _judged(
+    ctx: Context, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup, used_h: Decimal
+) -> Verdict:
     """The rules' verdict, and that the cloud of an approved option can still be used.
 
     `used_h` are the hours that its session had under earlier approvals.
@@ -185,10 +191,10 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Man
 
 def _judge(
     policy: Policy,
-    ask: Ask,
+    ask: DecisionSubject,
     command: Decide,
     now: datetime,
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
     decision: Decision | None = None,
     used_h: Decimal = Decimal(0),
 ) -> Verdict:
@@ -215,7 +221,7 @@ def _judge(
     if request.kind is RequestKind.EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
-        if gate(job.already_hours, job.hours, policy):
+        if override_sentence(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
     if request.kind is RequestKind.OVERSPEND:
         # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
@@ -225,7 +231,7 @@ def _judge(
     return verdict(policy, needed, what, facts, command.decider, now)
 
 
-def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> RequestFacts:
+def _facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:
     """The request as it is now, with the amounts for the time that would be approved."""
     request = ask.request
     requester, job = Actor.from_ref(request.requester), request.job
@@ -247,19 +253,19 @@ def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> Reque
         decided_by=request.decided_by or "",
         mandate=mandate,
         stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
-        standing=amendments.standing(request, ask.votes) if request.state is RequestState.PENDING else None,
+        standing=amendments.amended_terms(request, ask.votes) if request.state is RequestState.PENDING else None,
         most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
     )
 
 
-def _amounts(ask: Ask, command: Decide) -> tuple[Decimal, Decimal]:
+def _amounts(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]:
     """`(expected, worst)` dollars of the option that is decided on, for the time that would be approved."""
     if ask.option is None:
         return Decimal(0), Decimal(0)
     return amendments.amounts(ask.request, ask.option, amendments.time_of(ask.request, ask.votes, command.hours))
 
 
-def _other_names(policy: Policy, requester: Actor, ask: Ask) -> tuple[Actor, ...]:
+def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tuple[Actor, ...]:
     """Whoever answers for a program decides about it as little as about what they asked for themselves.
 
     More time for a session is asked for in its owner's name, whoever asks.
@@ -269,19 +275,19 @@ def _other_names(policy: Policy, requester: Actor, ask: Ask) -> tuple[Actor, ...
     return (*linked(policy, requester), *(name for one in people for name in (one, *linked(policy, one))))
 
 
-def _left_by_the_first(ask: Ask) -> Decimal | None:
+def _left_by_the_first(ask: DecisionSubject) -> Decimal | None:
     """The total for all attempts that the first of two approvers covered."""
     covered = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
     return min(covered) + ask.spent_usd if covered else None
 
 
-def _limit(ask: Ask) -> SetLimit | None:
+def _limit(ask: DecisionSubject) -> SetLimit | None:
     return limit_in_force(
         SetLimit(vote.quote_version, vote.limit_usd, vote.approver) for vote in ask.limits if vote.limit_usd is not None
     )
 
 
-def _spend(policy: Policy, ask: Ask, command: Decide) -> enforcement.Spend | None:
+def _spend(policy: Policy, ask: DecisionSubject, command: Decide) -> enforcement.PlannedSpend | None:
     """What an approval takes from the budgets; None for one that buys nothing."""
     cover = _cover(policy, ask, command)
     owner = ask.session.owner if ask.session else ask.request.requester
@@ -291,7 +297,7 @@ def _spend(policy: Policy, ask: Ask, command: Decide) -> enforcement.Spend | Non
 
 
 async def _apply(
-    ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime, place: Actor | None
+    ctx: Context, tx: Tx, ask: DecisionSubject, command: Decide, judged: Verdict, now: datetime, place: Actor | None
 ) -> None:
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
@@ -315,7 +321,7 @@ async def _apply(
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)
 
 
-def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
+def _cover(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:
     """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
     if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
         return None
@@ -334,7 +340,7 @@ def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal]
 
 def _vote(
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     command: Decide,
     decision: str,
     now: datetime,

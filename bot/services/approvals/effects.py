@@ -15,12 +15,12 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.queries.decisions import Ask
+from ledger.queries.decisions import DecisionSubject
 
 
 async def close(
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     to: RequestState,
     actor: Actor,
     reason: str,
@@ -53,7 +53,7 @@ async def close(
 async def approved(
     ctx: Context,
     tx: Tx,
-    ask: Ask,
+    ask: DecisionSubject,
     approval: Approval,
     actor: Actor,
     now: datetime,
@@ -88,4 +88,4 @@ async def approved(
         said = "The option that was approved needs no override."
         await override.close_override(tx, request.id, said, now, actor)
         await issue.grant_create(ctx, tx, request, approval, ask.option, now)
-        await amendments.tell(tx, request, ask.option, approval, now)
+        await amendments.notify_requester(tx, request, ask.option, approval, now)

@@ -18,13 +18,13 @@ from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import in_markdown
 from bot.services.access import authorization
 from bot.services.billing.costs import named
-from bot.services.billing.rollup import sealed
+from bot.services.billing.rollup import entry_hash
 from bot.services.billing.shared_file import SharedFileError, others, read_locked
 from bot.services.budgets import enforcement
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from ledger.core.writes import Entry, book_all
+from ledger.core.writes import NewEntry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node
@@ -176,9 +176,9 @@ async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: da
         return [refused[one.key] if one.key in refused else (known[one.key], one.key in new) for one in chunk]
 
 
-def _entry(one: External) -> Entry:
+def _entry(one: External) -> NewEntry:
     mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
-    return Entry(
+    return NewEntry(
         key=f"external/{one.key}",
         kind=EntryKind.EXTERNAL,
         debit=mine if one.amount_usd > 0 else theirs,
@@ -223,7 +223,7 @@ async def verify(ctx: Context) -> Checked:
             if number != expected:
                 problems.append(f"seal {expected} is missing")
                 break
-            if sealed(before, entry) != seal:
+            if entry_hash(before, entry) != seal:
                 problems.append(f"entry {entry['id']} is not what was sealed as number {number}")
                 break
             before = seal

@@ -13,7 +13,7 @@ from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
 from bot.services.grants import reopen
 from bot.services.notifications import end_of_session, interruption
-from bot.services.runtime.commands import AnswerHold, Reply
+from bot.services.runtime.commands import AnswerCheckpointHold, Reply
 from bot.services.runtime.context import Context
 from ledger.core.claims import wake
 from ledger.core.events import announce, record
@@ -93,17 +93,17 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
     return grant.total_cap_usd + await extension_cap(tx, row.session_id) - used
 
 
-async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
+async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
     """Until when the machine itself may be held: the time that was reserved for it, counted from its ordered end.
 
     Never longer than what was approved and not spent pays for.
     """
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
-    return min(ordered_at + most, rules.hold_ends(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
+    return min(ordered_at + most, rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, LONGEST))
 
 
-async def too_dear(tx: Tx, row: Instance) -> bool:
+async def costs_more_than_approved(tx: Tx, row: Instance) -> bool:
     """Whether the machine is billed above what was approved: holding it would go on with that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
     ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
@@ -118,12 +118,12 @@ def disk_rate(row: Instance) -> Decimal:
 
 async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
     """Until when what was approved and not spent pays for the disk alone, and at most so long."""
-    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
+    return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
 
 
 async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
     """The same for the whole machine, which costs its full rate until it is seen stopped."""
-    return rules.hold_ends(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
+    return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
 
 
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
@@ -157,7 +157,7 @@ def subject_of(row: Instance, step: str) -> str:
     return f"{row.session_id}/{row.id}/{step}"
 
 
-async def tell(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
+async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
     """Tell the owner, or where nobody can be told directly the fallback contacts or the request's channel."""
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
@@ -173,7 +173,7 @@ async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> 
     await end_of_session.reach(ctx, tx, session, KIND, subject_of(row, step), now)
 
 
-async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Ask whoever may answer for the owner: the fallback contacts, and the administrators of the budgets."""
     admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
     for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
@@ -210,7 +210,7 @@ async def release(
         await _over(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
-        await interruption.tell_ended_by(tx, session, actor, f"{said}.", now, *end_of_session.others(ctx, session))
+        await interruption.notify_ended_by(tx, session, actor, f"{said}.", now, *end_of_session.others(ctx, session))
     return bool(found)
 
 
@@ -220,7 +220,7 @@ _REFUSED = (
 )
 
 
-async def answer(ctx: Context, command: AnswerHold) -> Reply:
+async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
     """A click on *I saved it* or *Let it go*. Code of success: `released`; on what is over it changes nothing."""
 
     async def let_go(tx: Tx, session: Session, now: datetime) -> Reply:
@@ -253,5 +253,5 @@ async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: dat
         tx, Instance, row.id, gate_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
     )
     await refresh(tx, row, now)
-    await tell(ctx, tx, row, CheckpointStep.HELD, now)
+    await notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
     return until

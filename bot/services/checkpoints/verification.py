@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
-from bot.rules.checkpoints.verification import Newest, Place, Reported, Unverified
+from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
 from bot.rules.nodes.checkins import Work
 from bot.rules.values.phrases import Verdict
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
-from bot.services.nodes.checkins import heard_of
+from bot.services.nodes.checkins import node_status
 from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
@@ -51,7 +51,7 @@ PRESERVED = Verdict(False, ReplyCode.PRESERVED, "Its owner asked to keep its dis
 log = logging.getLogger(__name__)
 
 
-async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
+async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """When to look again before an end that waits; None when nothing holds it."""
     provider = ctx.providers.get(row.cloud)
     if row.gate in BEHIND:
@@ -107,10 +107,10 @@ async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: 
         await page(ctx, f"{row.id}/stop", said)
 
 
-async def _look(ctx: Context, where: Place, row: Instance, node: Node | None, now: datetime) -> Verdict:
+async def _look(ctx: Context, where: StoreLocation, row: Instance, node: Node | None, now: datetime) -> Verdict:
     reported = Reported()
     if node is not None and node.at is not None:
-        heard = heard_of(node)
+        heard = node_status(node)
         over = heard.work_over_at if heard.work is not Work.RUNNING else heard.idle_since
         reported = Reported(over or _may_have_worked_until(row, node), heard.checkpoint_step, heard.checkpoint_at)
     assert ctx.checkpoints is not None  # noqa: S101 # Its caller has asked.
@@ -138,16 +138,16 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     if verdict.allowed:
         await hold.note(tx, row, CheckpointStep.PASSED, verdict.sentence, now, now)
         return False
-    dear = await hold.too_dear(tx, row)
+    dear = await hold.costs_more_than_approved(tx, row)
     if row.gate is None:
         # A machine that stands still saves nothing more.
-        most = now if dear or row.status == "stopped" else await hold.held_most(ctx, tx, row, now, able)
+        most = now if dear or row.status == "stopped" else await hold.latest_hold_end(ctx, tx, row, now, able)
         await hold.authorize(tx, row, most, now)
         until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
         if until > now:
             said = f"{verdict.sentence} Its end waits until {until:%H:%M} UTC for its agent to save and upload."
             await hold.note(tx, row, CheckpointStep.SAVING, said, now, until)
-            await hold.tell(ctx, tx, row, CheckpointStep.SAVING, now)
+            await hold.notify_owner(ctx, tx, row, CheckpointStep.SAVING, now)
             return True
     await hold.reach_somebody(ctx, tx, row, now)
     if row.gate == CheckpointStep.SAVING and now < (row.gate_until or now) and not dear:
@@ -164,13 +164,13 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
         longest = YEAR if row.gate == CheckpointStep.HELD else hold.LONGEST
         most = await hold.disk_paid_until(ctx, tx, row, now, longest)
     else:
-        most = await hold.held_most(ctx, tx, row, now, able)
+        most = await hold.latest_hold_end(ctx, tx, row, now, able)
     earlier = row.gate == CheckpointStep.HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
     if row.gate != CheckpointStep.HELD or earlier:
         how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
         said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
         await hold.note(tx, row, CheckpointStep.HELD, said, now, most)
-        await hold.tell(ctx, tx, row, CheckpointStep.HELD, now)
+        await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, most))
 
@@ -185,7 +185,7 @@ async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: 
         )
         await amend(tx, Instance, row.id, wanted_at=now)
         await hold.note(tx, row, CheckpointStep.STOPPING, said, now, until)
-        await hold.tell(ctx, tx, row, CheckpointStep.HELD, now)
+        await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     paid = await hold.runs_until(ctx, tx, row, now, YEAR)
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, paid))
@@ -214,12 +214,12 @@ async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: date
             f"{last:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
         )
         if await page_in(ctx, tx, f"{row.id}/unverified", said, now):
-            await hold.ask_operators(ctx, tx, row, now)
+            await hold.notify_fallback_contacts(ctx, tx, row, now)
     return True
 
 
 async def _give_up(ctx: Context, tx: Tx, row: Instance, said: str, now: datetime) -> bool:
     await hold.note(tx, row, CheckpointStep.DESTROYED, said, now, now)
-    await hold.tell(ctx, tx, row, CheckpointStep.DESTROYED, now)
+    await hold.notify_owner(ctx, tx, row, CheckpointStep.DESTROYED, now)
     await page_in(ctx, tx, f"{row.id}/unverified", f"{row.name}: {said}", now)
     return False

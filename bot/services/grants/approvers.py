@@ -10,7 +10,7 @@ from typing import Any
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, Weighed
+from bot.rules.policy.tiers import ApproverGroup, Weighed
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
@@ -22,12 +22,14 @@ from ledger.queries.decisions import opened_at, parents_of, people_behind, shown
 Shown = Sequence[tuple[Decimal, Mapping[str, Any]]]
 
 
-async def mandate(tx: Tx, policy: Policy, request: Request, now: datetime) -> Mandate:
+async def approver_group(tx: Tx, policy: Policy, request: Request, now: datetime) -> ApproverGroup:
     """Who is asked about one request now."""
-    return (await mandates(tx, policy, [request], now))[request.id]
+    return (await approver_groups(tx, policy, [request], now))[request.id]
 
 
-async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime) -> Mapping[str, Mandate]:
+async def approver_groups(
+    tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime
+) -> Mapping[str, ApproverGroup]:
     """Who is asked about each request now, in a fixed number of queries; none where the policy knows one group only."""
     if not requests or not (policy.approval_tiers or policy.escalate_to):
         return {one.id: ANYBODY for one in requests}
@@ -47,7 +49,7 @@ async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: dat
     return found
 
 
-async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> Mandate:
+async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> ApproverGroup:
     """Who is asked about what is about to be shown: the worst case in dollars and the offer of each option."""
     if not policy.approval_tiers:
         return ANYBODY
@@ -60,7 +62,7 @@ def shown(options: Sequence[Option]) -> Shown:
     return [(one.worst_usd, one.offer) for one in options]
 
 
-def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Mandate:
+def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> ApproverGroup:
     """The tier of a request: its dearest option counts, whichever is chosen in the end."""
     spend = Weighed(
         max((worst_usd for worst_usd, _ in options), default=Decimal(0)),
@@ -70,7 +72,7 @@ def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Manda
         teams_of(policy, Actor.from_ref(asker)),
     )
     tier = tiers.tier_of(policy.approval_tiers, spend)
-    return Mandate(tier, tiers.because(tier, spend) if tier else "")
+    return ApproverGroup(tier, tiers.because(tier, spend) if tier else "")
 
 
 def teams_of(policy: Policy, person: Actor) -> frozenset[str]:

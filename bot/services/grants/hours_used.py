@@ -40,7 +40,7 @@ def state_of(override: Request | None, total_h: Decimal) -> RequestState | None:
     return override.state
 
 
-def longest_hold(policy: Policy, override: Request | None, run_h: Decimal, approved_h: Decimal) -> Decimal:
+def longest_checkpoint_hold(policy: Policy, override: Request | None, run_h: Decimal, approved_h: Decimal) -> Decimal:
     """The longest hold at the end that needs nobody: the approved option's, or one inside the cap or the override.
 
     `run_h` are the hours of the session without any hold, `approved_h` those of the approved option's hold.

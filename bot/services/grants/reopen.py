@@ -26,7 +26,7 @@ _UNDECIDED = {
 }
 
 
-async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
+async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
     """The approval no longer covers what can be bought: its authority ends and the request is quoted anew.
 
     `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine

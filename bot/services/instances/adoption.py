@@ -15,7 +15,7 @@ from bot.rules.values.labels import LabelKind, LabelReading
 from bot.rules.values.phrases import hours as hours_said
 from bot.rules.values.phrases import read_amount, usd
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.billing.metering import accrue_stray
+from bot.services.billing.metering import accrue_orphan
 from bot.services.grants import reservations
 from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
@@ -25,7 +25,7 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
-from ledger.core.locks import lock_stray
+from ledger.core.locks import lock_orphan
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel import money
@@ -33,19 +33,19 @@ from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.request_kind import RequestKind
-from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
-from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
-from ledger.queries.orphans import stray_by_id
+from ledger.queries.orphans import orphan_by_id
 from providers.contract import GPU_MAX, InstanceStatus, NotSeen, ObservedInstance, Offer
 from providers.errors import ProviderError
 
-__all__ = ["Adopt", "adopt_stray"]
+__all__ = ["Adopt", "adopt_orphan"]
 
 MEMORY_UNKNOWN = Decimal(0)
 
 
-async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
+async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
     """Keep an instance that waits for an operator's word. The cloud is asked for it first; its label is read again."""
     refusal = _may(ctx, command)
     if refusal is not None:
@@ -60,7 +60,7 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
     seen, label = found
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await lock_stray(tx, stray.id)
+        await lock_orphan(tx, stray.id)
         stray = await _waiting(tx, command, now)  # Somebody else may have spoken while the cloud was asked.
         if isinstance(stray, Reply):
             return stray
@@ -76,7 +76,7 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
     return reply
 
 
-async def _look(ctx: Context, stray: Stray) -> tuple[ObservedInstance, LabelReading] | Reply:
+async def _look(ctx: Context, stray: Orphan) -> tuple[ObservedInstance, LabelReading] | Reply:
     """What its cloud shows of it now, and its label; or why it cannot be kept."""
     provider = ctx.providers.get(stray.cloud)
     if provider is None or provider.account != stray.account:
@@ -93,9 +93,9 @@ async def _look(ctx: Context, stray: Stray) -> tuple[ObservedInstance, LabelRead
     return seen, label
 
 
-async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
+async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     """What is to be adopted. A reply when it cannot be, or when this very call has adopted it already."""
-    stray = await stray_by_id(tx, command.stray)
+    stray = await orphan_by_id(tx, command.stray)
     if stray is None:
         return Reply(
             False, ReplyCode.UNKNOWN_ID, f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
@@ -103,7 +103,7 @@ async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
     done = await noted_before(tx, [stray.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
-    if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
+    if stray.state is not OrphanState.QUARANTINED or stray.instance_id is not None:
         return Reply(
             False, ReplyCode.STALE, f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why."
         )
@@ -125,7 +125,7 @@ async def _write(
     ctx: Context,
     tx: Tx,
     command: Adopt,
-    stray: Stray,
+    stray: Orphan,
     seen: ObservedInstance,
     label: LabelReading,
     offer: Offer,
@@ -161,8 +161,8 @@ async def _write(
     sent = {"sent_at": now, "due_at": None}
     await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
-    await accrue_stray(tx, stray, now, session.id)
-    await amend(tx, Stray, stray.id, instance_id=row.id, reason=command.reason)
+    await accrue_orphan(tx, stray, now, session.id)
+    await amend(tx, Orphan, stray.id, instance_id=row.id, reason=command.reason)
     reply = _adopted(command, stray, session.id, offer.price_usd_h or Decimal(0))
     await _over(tx, command, stray, reply, now)
     live = await adopt(ctx, tx, row.id, seen, now)
@@ -172,7 +172,7 @@ async def _write(
 
 
 def _row(
-    stray: Stray,
+    stray: Orphan,
     request_id: str,
     session_id: str,
     grant_id: str,
@@ -202,25 +202,25 @@ def _row(
     )
 
 
-async def _over(tx: Tx, command: Adopt, stray: Stray, reply: Reply, now: datetime) -> None:
+async def _over(tx: Tx, command: Adopt, stray: Orphan, reply: Reply, now: datetime) -> None:
     """The stray is one no more, and the call that adopted it is noted with it."""
     noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
     await move(
         tx,
-        Stray,
+        Orphan,
         stray.id,
-        StrayState.GONE,
+        OrphanState.GONE,
         at=now,
         actor=command.decider.actor,
         reason="It is adopted.",
-        only_from=frozenset({StrayState.QUARANTINED}),
+        only_from=frozenset({OrphanState.QUARANTINED}),
         version=stray.version,
         values={"ended_at": now},
         noted=noted,
     )
 
 
-def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal) -> Reply:
+def _adopted(command: Adopt, stray: Orphan, session_id: str, price_usd_h: Decimal) -> Reply:
     sentence = (
         f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
         f"{hours_said(command.hours)}, at {usd(price_usd_h)} an hour."
@@ -228,7 +228,7 @@ def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal
     return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
 
 
-def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
+def _offer(stray: Orphan, seen: ObservedInstance, now: datetime) -> Offer:
     """What runs, as if it had been bought: its own price, and nothing that nobody knows."""
     price = max(seen.price_usd_h or stray.price_usd_h, Decimal(0))
     return Offer(

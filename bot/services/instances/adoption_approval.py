@@ -35,7 +35,7 @@ from ledger.kernel.actor import Actor
 from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
-from ledger.models import Request, Stray
+from ledger.models import Orphan, Request
 from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
@@ -72,7 +72,7 @@ class Judged:
     voters: tuple[str, ...]
     price_cap_usd_h: Decimal
     total_cap_usd: Decimal
-    spend: enforcement.Spend
+    spend: enforcement.PlannedSpend
     room: enforcement.Room
 
 
@@ -82,7 +82,7 @@ def job_of(command: Adopt, offer: Offer) -> JobRequest:
     return JobRequest(gpu, command.hours, candidates=(offer.cloud,), reason=command.reason)
 
 
-async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer, now: datetime) -> Judged:
+async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Orphan, offer: Offer, now: datetime) -> Judged:
     """Judge one word in the transaction that acts on it; the budgets stay locked until it ends."""
     policy = ctx.policy
     rate_usd_h = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
@@ -105,10 +105,10 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     )
     said = DecisionInput(Decision.APPROVE, 0, typed_amount=command.typed_amount, reason=command.reason)
     judged = verdict(policy, needed, said, facts, command.decider, now)
-    spend = enforcement.Spend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
+    spend = enforcement.PlannedSpend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
     room = enforcement.Room(judged)
     if judged.code == ReplyCode.APPROVED:
-        room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount)
+        room = await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
         judged = Verdict(
@@ -117,7 +117,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 
-def back(tx: Tx, command: Adopt, stray: Stray, judged: Judged, now: datetime) -> None:
+def back(tx: Tx, command: Adopt, stray: Orphan, judged: Judged, now: datetime) -> None:
     """Write down the word of one of several who decide."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
@@ -131,7 +131,7 @@ async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor
         enforcement.overridden(tx, request, actor, judged.room, now)
 
 
-def _end(stray: Stray) -> str:
+def _end(stray: Orphan) -> str:
     return f" Until then it costs; to end it: gpu-shopper strays condemn {stray.id}."
 
 

@@ -30,7 +30,7 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
     request = await tx.get_one(Request, grant.request_id, populate_existing=True)
     option, why = await _choose(ctx, tx, grant, request)
     if option is None:
-        await reopen.ask_again(tx, request.id, f"{sentence} {why}", now)
+        await reopen.reopen_request(tx, request.id, f"{sentence} {why}", now)
         return
     if grant.session_id is None:
         raise ValueError(f"grant {grant.id} belongs to no session")
@@ -113,7 +113,7 @@ async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approva
     session = await tx.get_one(Session, session_id, populate_existing=True)
     override = await override_of(tx, session.request_id)
     run_h = Decimal(session.hours) + await hours_used.hours_before(tx, session_id, approval.id, ctx.clock.now())
-    return hours_used.longest_hold(ctx.policy, override, run_h, hold_hours(chosen))
+    return hours_used.longest_checkpoint_hold(ctx.policy, override, run_h, hold_hours(chosen))
 
 
 def _ranked(row: Option) -> RankedOption:

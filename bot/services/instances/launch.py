@@ -275,7 +275,7 @@ async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str) -> Non
     async with ctx.db.write() as tx:
         await _reject(tx, work, code, sentence, now)
         if not await _ended_meanwhile(ctx, tx, work, now):
-            await reopen.ask_again(tx, work.request.id, sentence, now)
+            await reopen.reopen_request(tx, work.request.id, sentence, now)
     ctx.hints.requests.set()
 
 
@@ -315,7 +315,7 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
     if grant.state is not GrantState.OPEN or now >= grant.until:
         await reservations.withdraw_ready(tx, session_id, "Its approval ran out.", now, SYSTEM)
         if grant.state is GrantState.OPEN:
-            await reopen.ask_again(tx, grant.request_id, "The approval ran out before it was used.", now)
+            await reopen.reopen_request(tx, grant.request_id, "The approval ran out before it was used.", now)
             ctx.hints.requests.set()
         return False
     if await recovery_mode.is_on(tx):  # It may have begun since this pass did; nothing is bought meanwhile.

@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from bot.rules.instances.power import Order, judge
+from bot.rules.instances.power import PowerAction, judge
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
@@ -32,7 +32,7 @@ from ledger.kernel.states import GrantState, InstanceState, NotificationKind, Se
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.journal import done_before, latest_events
 from ledger.queries.lookups import instances_of_session, next_numbers, open_starts
-from ledger.queries.overspend import open_drift
+from ledger.queries.overspend import open_overspend_request
 from ledger.queries.views import session_to_change
 from providers.contract import InstanceStatus, ObservedInstance
 from providers.errors import NoCapacity, ProviderError, Unsupported
@@ -56,7 +56,7 @@ async def switch(ctx: Context, command: Switch) -> Reply:
             session = await session_to_change(tx, command.session)
             if session is None:
                 return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
-            reply = await recovery_mode.told(tx, await order(ctx, tx, session, command, now))
+            reply = await recovery_mode.with_recovery_notice(tx, await order(ctx, tx, session, command, now))
     except LookupError as error:
         return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
@@ -75,7 +75,7 @@ async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: da
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer; what was ordered since then stands.
         return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
-    if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
+    if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
         return Reply(False, ReplyCode.OVERSPEND_UNCONFIRMED, sentence, data)
     actor, key = command.decider.actor, command.key
@@ -86,7 +86,7 @@ async def give(
     ctx: Context,
     tx: Tx,
     session: Session,
-    which: Order,
+    which: PowerAction,
     actor: Actor,
     now: datetime,
     *,
@@ -106,7 +106,7 @@ async def give(
             False, ReplyCode.CLOUD_GONE, "Its cloud is not set up here, so nothing can be ordered there.", data
         )
     facts = model.load(row.cloud)
-    survival = facts.restarted if which is Order.RESTART else facts.stopped
+    survival = facts.restarted if which is PowerAction.RESTART else facts.stopped
     able, stands, end = provider.capabilities, session.state, session.deadline
     disk_usd_h = hold.disk_rate(row)
     verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
@@ -116,9 +116,9 @@ async def give(
         return Reply(
             False, ReplyCode.STOP_KEEPS_NOTHING, f"A stop at {row.cloud} keeps nothing that is on the machine.", data
         )
-    if which is Order.START:
+    if which is PowerAction.START:
         await _authority(tx, row, session, now)
-    elif which is Order.STOP and row.wanted == Order.START:
+    elif which is PowerAction.STOP and row.wanted == PowerAction.START:
         await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
     await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
     record(tx, at=now, actor=actor, subject=row.id, kind=_event(which), reason=verdict.sentence, key=key)
@@ -126,14 +126,14 @@ async def give(
     return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
 
 
-def _event(which: Order) -> EventKind:
+def _event(which: PowerAction) -> EventKind:
     """The kind of event that says that this was ordered."""
     match which:
-        case Order.STOP:
+        case PowerAction.STOP:
             return EventKind.INSTANCE_STOP
-        case Order.START:
+        case PowerAction.START:
             return EventKind.INSTANCE_START
-        case Order.RESTART:
+        case PowerAction.RESTART:
             return EventKind.INSTANCE_RESTART
         case _:
             assert_never(which)
@@ -181,19 +181,23 @@ async def _switch(ctx: Context, held: Claim) -> None:
         await _give_back(ctx, held, None)
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
-    elif recovering and row.wanted == Order.START:  # It spends; a stop saves, and is a person's own word.
+    elif recovering and row.wanted == PowerAction.START:  # It spends; a stop saves, and is a person's own word.
         await _give_back(ctx, held, now + recovery_mode.HOLD)
     else:
-        call = {Order.STOP: provider.stop, Order.START: provider.start, Order.RESTART: provider.restart}
+        call = {
+            PowerAction.STOP: provider.stop,
+            PowerAction.START: provider.start,
+            PowerAction.RESTART: provider.restart,
+        }
         try:
-            await call[Order(row.wanted)](row.ref)
+            await call[PowerAction(row.wanted)](row.ref)
         except (NoCapacity, Unsupported) as error:
             await _refused(ctx, held, row, error.message)
         except ProviderError as error:
             log.warning("the %s of %s failed: %s", row.wanted, row.id, error.code)
             await _later(ctx, held, row, error.message)
         else:
-            if row.wanted == Order.RESTART:
+            if row.wanted == PowerAction.RESTART:
                 async with ctx.db.write() as tx:
                     await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
                     await node_api.forget(tx, row)
@@ -247,9 +251,11 @@ async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: dateti
     ordered = row.wanted is not None and at >= ordered_at
     # The look that showed the stop is the last one that showed its GPU unbilled.
     later = row.unbilled_at is None or at > row.unbilled_at
-    stopped = item.status is InstanceStatus.STOPPED and row.wanted == Order.STOP and ordered and row.state in SWITCHABLE
+    stopped = (
+        item.status is InstanceStatus.STOPPED and row.wanted == PowerAction.STOP and ordered and row.state in SWITCHABLE
+    )
     started = item.status in UP and row.state is InstanceState.STOPPED
-    started = started and (later or (row.wanted == Order.START and ordered))
+    started = started and (later or (row.wanted == PowerAction.START and ordered))
     if not stopped and not started:
         return False
     now = ctx.clock.now()
@@ -278,8 +284,8 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
         session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
     (ordered,) = await latest_events(tx, row.id, EventKind.INSTANCE_STOP, 1) or (None,)
     paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
-    if paused and await open_drift(tx, session.request_id) is None:
-        await give(ctx, tx, session, Order.START, SYSTEM, now)
+    if paused and await open_overspend_request(tx, session.request_id) is None:
+        await give(ctx, tx, session, PowerAction.START, SYSTEM, now)
 
 
 async def _started(tx: Tx, row: Instance, now: datetime) -> None:
@@ -287,7 +293,7 @@ async def _started(tx: Tx, row: Instance, now: datetime) -> None:
 
     A stop that has replaced the start meanwhile stays ordered.
     """
-    done = {} if row.wanted == Order.STOP else _DONE
+    done = {} if row.wanted == PowerAction.STOP else _DONE
     again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
     await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
     await node_api.forget(tx, row)

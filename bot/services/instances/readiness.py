@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
 from bot.services.nodes.host_keys import note_key
@@ -69,7 +69,7 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
 
 async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
-    if row.wanted == Order.START:  # It runs, however that came: nothing is left to order.
+    if row.wanted == PowerAction.START:  # It runs, however that came: nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
         for grant in await open_starts(tx, row.session_id):
             await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)

@@ -9,7 +9,7 @@ from typing import Any
 
 from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
-from bot.services.instances.health import last_heard_at
+from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
 from bot.services.notifications.paging import alone, page_in
@@ -86,11 +86,11 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         now = ctx.clock.now()
         pause_s = ctx.timing.recovery_page_s
         held_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
-    held_until = held_until or await verification.held_until(ctx, row, now)
+    held_until = held_until or await verification.waits_until(ctx, row, now)
     if held_until is None:
         async with ctx.db.read() as tx:  # After the gate: what it gave up a moment ago is told before the act, too.
             row = await tx.get_one(Instance, held.row_id)
-            held_until = await barrier.told_by(tx, row, now)
+            held_until = await barrier.waits_until(tx, row, now)
     if held_until is not None:
         async with ctx.db.write() as tx:
             await release(tx, Instance, held, due_at=held_until)
@@ -134,7 +134,7 @@ async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, A
     now = ctx.clock.now()
     if was_there:
         return {"terminate_acked_at": now, "absent_at": []}
-    alive_at = await last_heard_at(ctx, row) or row.reachable_at or now
+    alive_at = await last_heartbeat_at(ctx, row) or row.reachable_at or now
     return {"terminate_acked_at": now, "trouble_at": row.trouble_at or min(alive_at, now)}
 
 

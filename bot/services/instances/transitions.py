@@ -150,7 +150,7 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
 async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
     """Order the end of an instance that nobody asked to end. Its people are told before the cloud is."""
     await end_instance(tx, row, code, sentence, now, SYSTEM)
-    await interruption.tell(tx, row, now)
+    await interruption.notify_interruption(tx, row, now)
 
 
 async def gone(
@@ -197,7 +197,7 @@ async def gone(
         },
     )
     if code == EndReason.LOST:
-        await interruption.tell(tx, row, now)
+        await interruption.notify_interruption(tx, row, now)
     await settle(ctx, tx, row.session_id, now)
 
 
@@ -247,5 +247,5 @@ async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: De
         return
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state is RequestState.APPROVED:
-        await reopen.ask_again(tx, request.id, last.outcome, now)
+        await reopen.reopen_request(tx, request.id, last.outcome, now)
         ctx.hints.requests.set()

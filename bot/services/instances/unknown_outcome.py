@@ -106,7 +106,7 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
     if session.state is SessionState.TERMINATING:
         await settle(ctx, tx, session.id, now)
     else:
-        await reopen.ask_again(tx, instance.request_id, sentence, now)
+        await reopen.reopen_request(tx, instance.request_id, sentence, now)
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:

@@ -14,22 +14,22 @@ from decimal import Decimal
 
 from bot.rules.values.phrases import plural
 from bot.rules.values.reply_code import ReplyCode
-from bot.services.billing.metering import accrue_stray
+from bot.services.billing.metering import accrue_orphan
 from bot.services.instances import key_rotation
 from bot.services.instances.termination import end_session
 from bot.services.instances.transitions import end_instance, gone, settle
-from bot.services.notifications.interruption import tell_ended_by
+from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from ledger.core.locks import lock_families, lock_stray
+from ledger.core.locks import lock_families, lock_orphan
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
-from ledger.kernel.states import ENDABLE_SESSION, InstanceState, StrayState
-from ledger.models import Instance, Session, Stray
-from ledger.queries.cloud_accounts import held, open_there, rows_named
+from ledger.kernel.states import ENDABLE_SESSION, InstanceState, OrphanState
+from ledger.models import Instance, Orphan, Session
+from ledger.queries.cloud_accounts import accounts_in_use, open_there, rows_named
 from ledger.queries.lookups import open_instances_of_session
 from ledger.queries.nodes import nodes_of
 from providers.contract import InstanceStatus
@@ -51,7 +51,7 @@ CLOSABLE = frozenset({_I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
 
 
 @dataclass(frozen=True, slots=True)
-class Unreachable:
+class UnreachableInstance:
     """An open instance, or a stray, of an account whose key is not set up here. `owner` is "" for a stray."""
 
     id: str
@@ -65,20 +65,22 @@ class Unreachable:
     owner: str
 
 
-async def unreachable(ctx: Context) -> list[Unreachable]:
+async def unreachable(ctx: Context) -> list[UnreachableInstance]:
     """Everything that is open where no key of this installation can look, instances first, the oldest first."""
     async with ctx.db.read() as tx:
-        lost = key_rotation.unreachable(await held(tx), ctx.providers)
+        lost = key_rotation.unreachable(await accounts_in_use(tx), ctx.providers)
         rows = await open_there(tx, [(one.cloud, one.account) for one, _ in lost])
     return [_shown(row, owner) for row, owner in rows]
 
 
-def _shown(row: Instance | Stray, owner: str) -> Unreachable:
-    stray = isinstance(row, Stray)
-    since = row.first_seen_at if isinstance(row, Stray) else row.created_at
-    session_id = None if isinstance(row, Stray) else row.session_id
+def _shown(row: Instance | Orphan, owner: str) -> UnreachableInstance:
+    stray = isinstance(row, Orphan)
+    since = row.first_seen_at if isinstance(row, Orphan) else row.created_at
+    session_id = None if isinstance(row, Orphan) else row.session_id
     state = f"stray, {row.state}" if stray else str(row.state)
-    return Unreachable(row.id, row.cloud, row.account, row.ref, state, row.price_usd_h, since, session_id, owner)
+    return UnreachableInstance(
+        row.id, row.cloud, row.account, row.ref, state, row.price_usd_h, since, session_id, owner
+    )
 
 
 async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: str) -> Reply:
@@ -96,8 +98,8 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     try:
         async with ctx.db.write() as tx:
             await lock_families(tx, wanted)
-            for stray_id in [row.id for row in rows if isinstance(row, Stray)]:
-                await lock_stray(tx, stray_id)
+            for stray_id in [row.id for row in rows if isinstance(row, Orphan)]:
+                await lock_orphan(tx, stray_id)
             fresh = await rows_named(tx, wanted)
             refusal = await _open(ctx, tx, wanted, fresh)  # Somebody may have acted while the clouds were asked.
             if refusal is not None:
@@ -113,7 +115,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     return Reply(True, ReplyCode.WRITTEN_OFF, f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
 
 
-async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Stray]) -> Reply | None:
+async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Orphan]) -> Reply | None:
     """A refusal when one of them is no row, is over or unsettled, can be looked at, or has just been heard."""
     missing = set(wanted) - {row.id for row in rows}
     if missing or not rows:
@@ -126,10 +128,10 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
     nodes = await nodes_of(tx, wanted)
     for row in rows:
         provider = ctx.providers.get(row.cloud)
-        if row.state is StrayState.GONE if isinstance(row, Stray) else row.state not in CLOSABLE:
+        if row.state is OrphanState.GONE if isinstance(row, Orphan) else row.state not in CLOSABLE:
             return Reply(False, ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
         if provider is not None and provider.account == row.account:
-            how = f"strays condemn {row.id}" if isinstance(row, Stray) else f"shutdown {row.id}"
+            how = f"strays condemn {row.id}" if isinstance(row, Orphan) else f"shutdown {row.id}"
             return Reply(
                 False,
                 ReplyCode.REACHABLE,
@@ -145,7 +147,7 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
     return None
 
 
-async def _still_shown(ctx: Context, rows: Sequence[Instance | Stray]) -> Reply | None:
+async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply | None:
     """A refusal when a key that is set up for one of the clouds lists one of them, or cannot be asked."""
     for cloud in sorted({row.cloud for row in rows} & ctx.providers.keys()):
         try:
@@ -164,13 +166,13 @@ async def _still_shown(ctx: Context, rows: Sequence[Instance | Stray]) -> Reply 
     return None
 
 
-async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reason: str, now: datetime) -> None:
+async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, reason: str, now: datetime) -> None:
     """Close one row: what it cost is booked until now, and its session ends where nothing else of it is open."""
-    if isinstance(row, Stray):
-        await accrue_stray(tx, row, now)
+    if isinstance(row, Orphan):
+        await accrue_orphan(tx, row, now)
         values = {"ended_at": now}
         await move(
-            tx, Stray, row.id, StrayState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
+            tx, Orphan, row.id, OrphanState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
         )
         return
     code, sentence = EndReason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
@@ -178,7 +180,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reas
     alone = [one.id for one in await open_instances_of_session(tx, session.id)] == [row.id]
     if alone and session.state in ENDABLE_SESSION:
         await end_session(ctx, tx, session.id, code, sentence, actor, now)
-        await tell_ended_by(tx, session, actor, sentence, now)
+        await notify_ended_by(tx, session, actor, sentence, now)
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if row.state is InstanceState.UNKNOWN:
         over = {"outcome": sentence, "outcome_code": code, "ended_at": now}
@@ -189,6 +191,6 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reas
     if row.state is not InstanceState.TERMINATING:  # Another machine of the session goes on.
         await end_instance(tx, row, code, sentence, now, actor)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
-    proof = ProofOfEnd.from_word(row.account, now)
+    proof = ProofOfEnd.from_write_off(row.account, now)
     ended_at = min(row.terminate_acked_at or now, now)
     await gone(ctx, tx, row, proof, ended_at, now, outcome=(code, sentence), actor=actor)

@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.nodes.node_api import NodeApi
+from bot.rules.nodes.node_api import StoredNodeApi
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.nodes.connection import api_url
@@ -39,12 +39,12 @@ class Opened:
     certificate: str
 
 
-def kept(node: Node) -> NodeApi:
+def stored_node_api(node: Node) -> StoredNodeApi:
     """What is kept of a node's API, as the rules read it."""
-    return NodeApi(node.api_port, node.api_certificate, node.api_other, node.api_other_at)
+    return StoredNodeApi(node.api_port, node.api_certificate, node.api_other, node.api_other_at)
 
 
-def columns(found: NodeApi) -> dict[str, object]:
+def columns(found: StoredNodeApi) -> dict[str, object]:
     """The inverse: the columns of a node's row."""
     return {
         "api_port": found.port,
@@ -84,7 +84,9 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
     return Reply(True, ReplyCode.TOKEN_MADE, sentence, {"session_id": session.id, "opened": opened})
 
 
-async def tell(tx: Tx, instance_id: str, before: NodeApi, after: NodeApi, now: datetime) -> None:
+async def notify_changed_certificate(
+    tx: Tx, instance_id: str, before: StoredNodeApi, after: StoredNodeApi, now: datetime
+) -> None:
     """Note that a node named another certificate, and tell the owner of its session and the operators."""
     row = await tx.get_one(Instance, instance_id)
     session = await tx.get_one(Session, row.session_id)
@@ -108,4 +110,4 @@ async def tell(tx: Tx, instance_id: str, before: NodeApi, after: NodeApi, now: d
 async def forget(tx: Tx, row: Instance) -> None:
     """A machine whose disk is wiped makes another certificate, and nobody is told of that."""
     if model.load(row.cloud).restarted:
-        await amend_node(tx, row.id, **columns(NodeApi()))
+        await amend_node(tx, row.id, **columns(StoredNodeApi()))

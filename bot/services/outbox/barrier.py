@@ -24,7 +24,7 @@ HEARD_WITHIN = timedelta(seconds=10)
 _LAST_WORD = frozenset({CheckpointStep.RELEASED, CheckpointStep.DESTROYED})
 
 
-async def told_by(tx: Tx, row: Instance, now: datetime) -> datetime | None:
+async def waits_until(tx: Tx, row: Instance, now: datetime) -> datetime | None:
     """Until when this end waits to be told, at most: nothing is taken away before one attempt on every channel.
 
     None when nothing is left to wait for. The attempt wakes the row, so that only what nobody tries takes that long.
@@ -43,7 +43,9 @@ async def told_by(tx: Tx, row: Instance, now: datetime) -> datetime | None:
     if session.deadline is not None:
         said.append(Said(NotificationKind.SESSION_ENDING, end_of_session.subject_of(session)))
     if session.cut_at is not None:
-        said.append(Said(NotificationKind.SESSION_UNATTENDED, end_of_session.cut_subject(session.id, session.cut_at)))
+        said.append(
+            Said(NotificationKind.SESSION_UNATTENDED, end_of_session.early_end_subject(session.id, session.cut_at))
+        )
     return over if await unheard(tx, said) else None
 
 
@@ -55,7 +57,7 @@ def _over(row: Instance) -> datetime | None:
     return None if last is None else last + HEARD_WITHIN
 
 
-async def heard(tx: Tx, notification: Notification, now: datetime) -> bool:
+async def release_waiting_ends(tx: Tx, notification: Notification, now: datetime) -> bool:
     """An attempt to tell was made: ends that waited for it are due. True when one is."""
     kind, session_id = notification.kind, notification.subject.partition("/")[0]
     other_reply = kind is NotificationKind.REPLY and not notification.subject.endswith(interruption.ENDED_BY)

@@ -11,7 +11,7 @@ from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation, relax, widest
-from bot.rules.plans.comparison import Comparison, Question, cheapest, compare
+from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
@@ -125,7 +125,7 @@ class Compared:
         return absent(self.answers)
 
 
-async def compare_market(catalog: Catalog, clock: Clock, question: Question, policy: Policy) -> Compared:
+async def compare_market(catalog: Catalog, clock: Clock, question: ComparisonQuestion, policy: Policy) -> Compared:
     """Every GPU for sale now, at the cheapest place that has it, beside what cannot be rented here."""
     everything = JobRequest(GpuConstraint((), 1, policy.max_gpus), question.hours, spot=SpotPolicy.ANY)
     market = await catalog.market(everything, policy.disk_gb("", None))

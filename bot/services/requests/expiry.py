@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import groups
 from bot.rules.approvals.reminders import reminders_due
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
@@ -84,7 +84,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
     waits for more hours to be allowed is brought up by that question alone.
     """
     opened_at = await _opened_at(tx, request)
-    mandate = await approvers.mandate(tx, ctx.policy, request, now)
+    mandate = await approvers.approver_group(tx, ctx.policy, request, now)
     number = reminders_due(opened_at, now, ctx.policy.remind_after_s)
     due_at = next_due(ctx.policy, mandate, opened_at, request.expires_at, now)
     if not await release(tx, Request, held, due_at=due_at) or not (number or mandate.steps):
@@ -105,7 +105,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
 
 
 async def _escalate(
-    ctx: Context, tx: Tx, request: Request, mandate: Mandate, subject: str, number: int, now: datetime
+    ctx: Context, tx: Tx, request: Request, mandate: ApproverGroup, subject: str, number: int, now: datetime
 ) -> bool:
     """Ask the next group, once; False when it was asked before. Its row in the journal says which reminder it was."""
     kind = NotificationKind.REQUEST_REMINDER

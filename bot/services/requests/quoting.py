@@ -22,7 +22,7 @@ from bot.rules.values.phrases import usd
 from bot.services.approvals import auto_approval
 from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
-from bot.services.market.catalog import CloudAnswer, Market, absent
+from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
@@ -116,7 +116,7 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 
 
 async def _offer(
-    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime
+    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
 ) -> bool:
     """Store the quote with its options and buttons, and put the request up for decision.
 
@@ -171,7 +171,7 @@ async def _offer(
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
-        await escalation.ask_anew(tx, moved, now)
+        await escalation.remind_again(tx, moved, now)
     return judged.allowed
 
 
@@ -195,7 +195,7 @@ def _by_people(policy: Policy) -> Policy:
 
 
 async def _opening(
-    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: Market, **how: Any
+    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
     """Where nothing fits: which single limit would open the market, and by how much, as a sentence."""
     # One offer that was asked for by its id is for sale or not, and no limit hides what clouds that are down sell.
@@ -209,7 +209,7 @@ async def _opening(
     return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
 
 
-def _reasons(ranked: Ranked, market: Market) -> list[str]:
+def _reasons(ranked: Ranked, market: MarketAnswer) -> list[str]:
     """Why nothing fits, in the order in which the market was narrowed."""
     return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
 

@@ -52,7 +52,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
     async with ctx.db.write() as tx:
         known = await by_inbox_key(tx, command.key)
         if known is not None:
-            return await recovery_mode.told(tx, _submitted(ctx, known.id, job))
+            return await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id, job))
         await lock_requester(tx, command.actor.ref)
         if await count_open_requests(tx, command.actor.ref) >= ctx.policy.max_open_requests_per_user:
             return Reply(
@@ -87,7 +87,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
             )
         else:  # Another replica has taken the same message at this moment.
             known = await by_inbox_key(tx, command.key)
-        reply = await recovery_mode.told(tx, _submitted(ctx, known.id if known else request_id, job))
+        reply = await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id if known else request_id, job))
     ctx.hints.requests.set()
     return reply
 

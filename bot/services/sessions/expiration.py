@@ -20,7 +20,7 @@ from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import SessionState
 from ledger.models import GrantRow, Session
 from ledger.queries.lookups import billed_since, instances_of_session
-from ledger.queries.overspend import open_drift
+from ledger.queries.overspend import open_overspend_request
 from ledger.queries.session_costs import extension_cap
 
 BATCH = 16
@@ -58,7 +58,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
     grant = await tx.get_one(GrantRow, last.grant_id)
     hours = Decimal(session.hours)
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
-    unconfirmed = await open_drift(tx, session.request_id) is not None
+    unconfirmed = await open_overspend_request(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
     return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 

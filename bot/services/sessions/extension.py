@@ -49,7 +49,7 @@ async def extend(ctx: Context, command: Extend) -> Reply:
             session = await session_to_change(tx, command.session)
             if session is None:
                 return Reply(False, ReplyCode.NO_SESSION, "That request has no session whose time could be extended.")
-            reply = await recovery_mode.told(tx, await _extend(ctx, tx, session, command, now))
+            reply = await recovery_mode.with_recovery_notice(tx, await _extend(ctx, tx, session, command, now))
     except LookupError as error:
         return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     if reply.ok:
@@ -147,7 +147,7 @@ async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> De
 
 async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: Extend, now: datetime) -> Reply:
     already, reason = await _already(tx, session, row, now), command.reason.strip()
-    gate = extension.gate(already, command.hours, ctx.policy)
+    gate = extension.override_sentence(already, command.hours, ctx.policy)
     if gate and not reason:
         again = f"/gpu extend {short_id(session.id)} {command.hours.normalize():f}h"
         return Reply(False, ReplyCode.REASON_NEEDED, f'{gate} Say why: {again} for="…".')
@@ -239,7 +239,7 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
         end = extension.later(session.deadline, hours)
         end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
         await ends_at(tx, session, end, now)
-    less = amendments.told(request, approval)
+    less = amendments.amendment_summary(request, approval)
     more = f"{say_hours(hours)} more{f' ({less})' if less else ''}"
     said = f"{more}: session {short_id(session.id)} now ends at {end:%Y-%m-%d %H:%M} UTC."
     record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_EXTENDED, reason=said)

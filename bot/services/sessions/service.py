@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import cost_now
@@ -14,7 +14,7 @@ from bot.services.checkpoints import hold
 from bot.services.instances import power
 from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
-from bot.services.notifications.interruption import tell_ended_by
+from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.commands import Done, Reply, Switch, Terminate
 from bot.services.runtime.context import Context
@@ -130,7 +130,7 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
             session = await session_to_change(tx, command.session)
             if session is None:
                 return Reply(False, ReplyCode.NO_SESSION, "That request has no session yet.")
-            stop = Switch(command.session, command.decider, Order.STOP, keep=True)
+            stop = Switch(command.session, command.decider, PowerAction.STOP, keep=True)
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {short_id(session.id)}: its stop was ordered then."
             reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
@@ -164,7 +164,7 @@ async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done)
     row = rows[-1] if rows else None
     if row is None or row.cloud not in ctx.providers or not model.load(row.cloud).stop_keeps_data:
         return None
-    stopping = session.state is SessionState.RUNNING and row.wanted == Order.STOP
+    stopping = session.state is SessionState.RUNNING and row.wanted == PowerAction.STOP
     if not stopping and (session.state is not SessionState.STOPPED or row.wanted is not None):
         return None
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
@@ -201,9 +201,9 @@ async def _end(ctx: Context, command: Terminate | Done, code: EndReason, sentenc
                 await amend(tx, Session, session.id, preserve=False)  # Whose data it is wants nothing kept now.
             unsaved = not own and bool(session.preserve or request.job.checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
-            await tell_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
+            await notify_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
             clouds = {row.cloud for row in await open_instances_of_session(tx, session.id)} & ctx.providers.keys()
-            reply = await recovery_mode.told(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
+            reply = await recovery_mode.with_recovery_notice(tx, _ordered(ctx, session.id, clouds, unsaved=unsaved))
     except LookupError as error:
         return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove as stale:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from cryptography.fernet import Fernet
 
-from bot.outbound.egress import Egress, Refused, Unreachable, read_url, vet
+from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, read_url, vet
 from bot.rules.access.scopes import Scope
 from bot.rules.policy.policy import Policy
 from bot.rules.values.labels import LabelKey
@@ -74,9 +74,9 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
     egress = egress_of(ctx.policy)
     try:
         await vet(read_url(command.url, egress), egress)
-    except Refused as refused:
+    except AddressRefused as refused:
         return Reply(False, ReplyCode.BAD_URL, str(refused))
-    except Unreachable as error:
+    except AddressUnreachable as error:
         return Reply(False, ReplyCode.BAD_URL, f"The host of this URL cannot be found: {error}.")
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     hook = Webhook(

@@ -22,7 +22,7 @@ LET_GO: Final = "held_let_go"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class CheckpointHoldFacts:
     """What such a message shows: `row` is the machine it is about, `step` where the gate was when it was told.
 
     `cap_usd` is what is approved in all, `waiting` whether more time is asked for and not decided.
@@ -36,7 +36,7 @@ class Held:
     waiting: bool
 
 
-def held(shown: Held, command: str, now: datetime) -> Message:
+def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datetime) -> Message:
     """The message, or what became of it."""
     session, row = shown.view.session, shown.row
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)

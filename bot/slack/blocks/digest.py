@@ -9,7 +9,7 @@ from typing import Final
 
 from bot.rules.budgets.budget import Period
 from bot.rules.values.phrases import plural, rate
-from bot.services.reports.digest_types import DigestDocument, Ended, Running, Shares
+from bot.services.reports.digest_types import DigestDocument, Ended, RunningSession, Shares
 from bot.slack.blocks.elements import (
     TEXT_MAX,
     Block,
@@ -101,7 +101,7 @@ def _running(found: DigestDocument) -> list[Block]:
     return [section(_list(lead, map(_running_line, found.running[:LINES]), found.running_in_all))]
 
 
-def _running_line(one: Running) -> str:
+def _running_line(one: RunningSession) -> str:
     until = f"until {when(one.deadline)}" if one.deadline else str(one.state)
     if one.deadline and one.state == "stopped":
         until = f"stopped, {until}"
@@ -127,7 +127,7 @@ def _ended_line(one: Ended) -> str:
     return f"{_what(one)} · {person(one.owner)} · {dollars(one.cost_usd)} · {why}"
 
 
-def _what(one: Running | Ended) -> str:
+def _what(one: RunningSession | Ended) -> str:
     return f"{code(short_id(one.id))} {one.gpu_count}× {safe(one.gpu, 40) or 'GPU'}"
 
 

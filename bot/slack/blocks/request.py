@@ -9,13 +9,13 @@ from decimal import Decimal
 from typing import Final, assert_never
 
 from bot.blockkit import quote_block
-from bot.rules.approvals.approvers import ANYBODY, asked
+from bot.rules.approvals.approvers import ANYBODY, mentioned_approvers
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.checkpoints.verification import choice
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.rules.values.phrases import hours, plural, rate, usd
 from bot.rules.values.phrases import no_key as keyless
@@ -42,7 +42,7 @@ from bot.slack.blocks.elements import (
     section,
     when,
 )
-from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.offers import OfferLine, left_out, line, offer_code, offers_table, price_block, reasons, spoken
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.ids import short_id
 from ledger.kernel.request_kind import RequestKind
@@ -70,7 +70,7 @@ def request_message(
     policy: Policy,
     cost_usd: Decimal | None = None,
     hints: tuple[str, ...] = (),
-    mandate: Mandate = ANYBODY,
+    mandate: ApproverGroup = ANYBODY,
 ) -> Message:
     """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided, and
     `mandate` who is asked.
@@ -86,7 +86,7 @@ def request_message(
     if request.reason:
         blocks.append(quote_block(request.reason, REASON_MAX))
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    told, body = _body(view, Asked(policy, mandate), lines, cost_usd, hints)
+    told, body = _body(view, AskedApprovers(policy, mandate), lines, cost_usd, hints)
     spoken_text = [
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
         *told,
@@ -113,16 +113,16 @@ def _title(kind: RequestKind, what: str, policy: Policy) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedApprovers:
     """Who is asked about a request, and whether they can decide in Slack."""
 
     policy: Policy
-    mandate: Mandate = ANYBODY
+    mandate: ApproverGroup = ANYBODY
 
     @property
     def names(self) -> str:
         """Those who may decide and are told, as mentions."""
-        return mentions(asked(self.policy, self.mandate))
+        return mentions(mentioned_approvers(self.policy, self.mandate))
 
     @property
     def here(self) -> bool:
@@ -131,7 +131,7 @@ class Asked:
 
 
 def _body(
-    view: RequestView, who: Asked, lines: list[Line], cost_usd: Decimal | None, hints: tuple[str, ...]
+    view: RequestView, who: AskedApprovers, lines: list[OfferLine], cost_usd: Decimal | None, hints: tuple[str, ...]
 ) -> tuple[list[str], list[Block]]:
     """What the state adds: sentences for the text, and blocks."""
     state = view.request.state
@@ -161,7 +161,9 @@ def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
     return told
 
 
-def _pending(view: RequestView, who: Asked, lines: list[Line], limits: list[str]) -> tuple[list[str], list[Block]]:
+def _pending(
+    view: RequestView, who: AskedApprovers, lines: list[OfferLine], limits: list[str]
+) -> tuple[list[str], list[Block]]:
     waits = view.override is not None and view.override.state is _R.PENDING
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     quote = view.quote
@@ -181,13 +183,13 @@ def _pending(view: RequestView, who: Asked, lines: list[Line], limits: list[str]
     return told, blocks
 
 
-def _pending_override(view: RequestView, who: Asked) -> tuple[list[str], list[Block]]:
+def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
     asked_in = f" {code(short_id(view.request.parent_id))}" if view.request.parent_id else ""
     rule = [*_rule(view, who), f"This allows the time alone; what it costs is decided in request{asked_in} then."]
     return rule, [section(bullets(rule)), *(_buttons(view, [], approve=True) if who.here else [])]
 
 
-def _rule(view: RequestView, who: Asked) -> list[str]:
+def _rule(view: RequestView, who: AskedApprovers) -> list[str]:
     """Which rule asks for the approval, how many there are, who may decide, and until when."""
     request = view.request
     told = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
@@ -195,7 +197,7 @@ def _rule(view: RequestView, who: Asked) -> list[str]:
     if votes or request.required_approvals > 1:
         by = f" ({_names(votes)})" if votes else ""
         told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
-    stands = amendments.standing(request, view.approvals)
+    stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
         told.append(f"An approver has shortened it to {hours(stands.hours)}.")
     told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
@@ -213,10 +215,10 @@ def request_buttons(view: RequestView) -> list[Block]:
     return _buttons(view, chosen or lines[:1], approve=not waits, change=False)
 
 
-def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change: bool = True) -> list[Block]:
+def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, change: bool = True) -> list[Block]:
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
     by_rank = {option.rank: option for option in view.options}
-    stands = amendments.standing(view.request, view.approvals)
+    stands = amendments.amended_terms(view.request, view.approvals)
     # Whoever clicks on a message from before the change changes nothing.
     mark = f"/{stands.digest}" if stands.is_changed else ""
     made: list[Block] = []
@@ -244,7 +246,7 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
     return [actions(*made)] if made else []
 
 
-def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) -> tuple[list[str], list[Block]]:
+def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | None) -> tuple[list[str], list[Block]]:
     request = view.request
     votes = _votes(view)
     at = f" {when(request.decided_at)}" if request.decided_at else ""
@@ -268,7 +270,7 @@ def _allowed(request: Request, votes: list[Approval], by: str) -> str:
         case RequestKind.OVERRIDE_12H:
             return f":white_check_mark: The time is allowed by {by}."
         case RequestKind.EXTEND:
-            less = amendments.told(request, votes[-1]) if votes else ""
+            less = amendments.amendment_summary(request, votes[-1]) if votes else ""
             return f":white_check_mark: The extra time is approved by {by}{f': {less}' if less else ''}."
         case RequestKind.OVERSPEND:
             return f":white_check_mark: What it will cost is confirmed by {by}."
@@ -282,7 +284,7 @@ def _by_policy(request: Request) -> list[str]:
     return [mentioned(safe(request.rule, SENTENCE_MAX))] if alone else []
 
 
-def _bought(one: Line, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
+def _bought(one: OfferLine, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
     """The price block after the decision: what was approved, its caps, and what it cost so far."""
     caps = [vote.total_cap_usd for vote in votes if vote.total_cap_usd is not None]
     rates = [vote.price_cap_usd_h for vote in votes if vote.price_cap_usd_h is not None]
@@ -332,10 +334,10 @@ def _is_chosen(view: RequestView, option_id: str) -> bool:
     return view.request.chosen_option_id == option_id
 
 
-def asked_again(view: RequestView, policy: Policy, mandate: Mandate = ANYBODY) -> Message:
+def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:
     """A reply in the thread of a request whose approval bought nothing: those who may decide are asked once more."""
     request = view.request
-    who = Asked(policy, mandate).names
+    who = AskedApprovers(policy, mandate).names
     said = f"the request of {person(request.requester)} is *asked again*"
     why = f" {safe(request.outcome, SENTENCE_MAX)}" if request.outcome else ""
     offers = f"The new offers (quote {request.quote_version}) are above; it expires {when(request.expires_at)}."
@@ -344,14 +346,14 @@ def asked_again(view: RequestView, policy: Policy, mandate: Mandate = ANYBODY) -
 
 
 def reminder(
-    view: RequestView, policy: Policy, now: datetime, mandate: Mandate = ANYBODY, onwards: str = ""
+    view: RequestView, policy: Policy, now: datetime, mandate: ApproverGroup = ANYBODY, onwards: str = ""
 ) -> Message:
     """A reply in the thread of a request that still waits, for those who may decide; `onwards` is who may decide too
     from now on.
     """
     request = view.request
     waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)
-    who = Asked(policy, mandate).names
+    who = AskedApprovers(policy, mandate).names
     said = f"{person(request.requester)} asked {waited} ago and waits for a decision"
     said += f"; {safe(onwards)} may decide too now" if onwards else ""
     text = f":bell: {who + ': ' if who else ''}{said}; it expires {when(request.expires_at)}."

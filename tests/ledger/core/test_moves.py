@@ -26,12 +26,12 @@ from ledger.kernel.states import (
     InstanceState,
     NotificationKind,
     NotificationState,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
 )
-from ledger.models import Event, GrantRow, Instance, Notification, Request, Session, StateAssigned, Stray
+from ledger.models import Event, GrantRow, Instance, Notification, Orphan, Request, Session, StateAssigned
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, copy_sqlite
@@ -43,7 +43,7 @@ MODELS: dict[type[State], Any] = {
     GrantState: GrantRow,
     SessionState: Session,
     InstanceState: Instance,
-    StrayState: Stray,
+    OrphanState: Orphan,
 }
 PAIRS = [(a, b) for machine in MODELS for a in machine for b in machine]
 
@@ -307,12 +307,12 @@ async def test_misuse_is_a_type_error(db: Database) -> None:
             await move(tx, Session, session.id, InstanceState.TERMINATING, at=LATER, actor=SYSTEM)
     with pytest.raises(TypeError, match="are not claimed"):
         async with db.write() as tx:
-            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=LATER, actor=SYSTEM, claim="token")
+            await move(tx, Orphan, stray.id, OrphanState.CONDEMNED, at=LATER, actor=SYSTEM, claim="token")
     for column in ("id", "state", "version"):
         with pytest.raises(TypeError, match="sets id, state and version itself"):
             async with db.write() as tx:
                 await move(
-                    tx, Stray, stray.id, StrayState.CONDEMNED, at=LATER, actor=SYSTEM, values={column: "anything"}
+                    tx, Orphan, stray.id, OrphanState.CONDEMNED, at=LATER, actor=SYSTEM, values={column: "anything"}
                 )
 
 

@@ -12,7 +12,7 @@ from ledger.core.writes import Tx, amend, book
 from ledger.engine.db import Database
 from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState
-from ledger.models import Instance, LedgerEntry, Request, Stray
+from ledger.models import Instance, LedgerEntry, Orphan, Request
 from tests.support import rows
 from tests.support.clock import START
 
@@ -104,7 +104,7 @@ async def test_amend_holds_its_guards(db: Database) -> None:
 async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:
     async with db.write() as tx:
         stray = await rows.stray(tx)
-        assert await amend(tx, Stray, stray.id, reason="seen twice")
+        assert await amend(tx, Orphan, stray.id, reason="seen twice")
         assert not await amend(tx, Request, "req_none", outcome="x")
         with pytest.raises(TypeError, match=r"only by ledger\.core\.moves\.move"):
-            await amend(tx, Stray, stray.id, state="gone")
+            await amend(tx, Orphan, stray.id, state="gone")

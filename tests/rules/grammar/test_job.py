@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.rules.grammar.job import everything
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 
@@ -18,7 +18,7 @@ def test_every_word_reaches_the_job() -> None:
         'for="fine-tune"'
     )
     command = parse(line)
-    assert isinstance(command, Command)
+    assert isinstance(command, ParsedCommand)
     assert command.job == JobRequest(
         gpu=GpuConstraint(("RTX4090",), 2, 4, Decimal(20), Decimal(30)),
         hours=Decimal("1.5"),
@@ -49,14 +49,14 @@ def test_an_inventory_brings_its_own_hours() -> None:
     assert everything(Policy()) == JobRequest(GpuConstraint(), Decimal(1), disk_gb=Policy().disk_gb("training", None))
     for words, hours in (("4090", 1), ("4090 2h", 2)):
         command = parse(f"inventory {words}")
-        assert isinstance(command, Command)
+        assert isinstance(command, ParsedCommand)
         assert command.job is not None
         assert command.job.hours == hours
 
 
 def test_gpus_named_in_several_words_are_all_meant() -> None:
     command = parse("inventory gpu=4090 gpu=3090 a100")
-    assert isinstance(command, Command)
+    assert isinstance(command, ParsedCommand)
     assert command.job is not None
     assert command.job.gpu.names[:2] == ("RTX4090", "RTX3090")
     assert len(command.job.gpu.names) > 2

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bot.rules.grammar.commands import SUBCOMMANDS
 from bot.rules.grammar.job_words import KEYS, WORDS
-from bot.rules.grammar.parser import Command, GrammarError, parse, reference
+from bot.rules.grammar.parser import GrammarError, ParsedCommand, parse, reference
 from bot.rules.grammar.run_words import QUESTION_WORDS
 from bot.rules.grammar.workload_words import WORK_WORDS
 from bot.rules.policy.policy import Policy
@@ -23,7 +23,7 @@ A100 = lookup("a100")
 
 def args(words: str, command: str = "provision") -> JobRequest:
     found = parse(f"{command} {words}")
-    assert isinstance(found, Command), found.message
+    assert isinstance(found, ParsedCommand), found.message
     assert found.job is not None
     return found.job
 
@@ -154,28 +154,31 @@ def test_words(words: str, field: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("line", "command"),
     [
-        ("", Command("help")),
-        ("   ", Command("help")),
-        ("help", Command("help")),
-        ("? rent", Command("help", target="provision")),
-        ("provision", Command("provision")),
-        ("profile vast.ai", Command("profile", target="vast")),
-        ("Inventory", Command("inventory")),
-        ("list", Command("list")),
-        ("LS", Command("list")),
-        ("status `4k7m2p`", Command("status", target="4k7m2p")),
-        ("terminate ses_01hzy3k9qxvbm7wt", Command("terminate", target="ses_01hzy3k9qxvbm7wt")),
-        ("kill #4k7m2p", Command("terminate", target="4k7m2p")),
-        ("cancel 4k7m2p", Command("cancel", target="4k7m2p")),
-        ("key list", Command("key", action="list")),
-        ("key remove", Command("key", action="remove")),
-        ("key remove laptop", Command("key", action="remove", text="laptop")),
-        ("key add `ssh-ed25519 AAA= me@x`", Command("key", action="add", text="ssh-ed25519 AAA= me@x")),
-        ("inventory 4090", Command("inventory", job=JobRequest(GpuConstraint(("RTX4090",)), Decimal(1)))),
-        ("inventory spot", Command("inventory", job=JobRequest(GpuConstraint(), Decimal(1), spot=SpotPolicy.YES))),
+        ("", ParsedCommand("help")),
+        ("   ", ParsedCommand("help")),
+        ("help", ParsedCommand("help")),
+        ("? rent", ParsedCommand("help", target="provision")),
+        ("provision", ParsedCommand("provision")),
+        ("profile vast.ai", ParsedCommand("profile", target="vast")),
+        ("Inventory", ParsedCommand("inventory")),
+        ("list", ParsedCommand("list")),
+        ("LS", ParsedCommand("list")),
+        ("status `4k7m2p`", ParsedCommand("status", target="4k7m2p")),
+        ("terminate ses_01hzy3k9qxvbm7wt", ParsedCommand("terminate", target="ses_01hzy3k9qxvbm7wt")),
+        ("kill #4k7m2p", ParsedCommand("terminate", target="4k7m2p")),
+        ("cancel 4k7m2p", ParsedCommand("cancel", target="4k7m2p")),
+        ("key list", ParsedCommand("key", action="list")),
+        ("key remove", ParsedCommand("key", action="remove")),
+        ("key remove laptop", ParsedCommand("key", action="remove", text="laptop")),
+        ("key add `ssh-ed25519 AAA= me@x`", ParsedCommand("key", action="add", text="ssh-ed25519 AAA= me@x")),
+        ("inventory 4090", ParsedCommand("inventory", job=JobRequest(GpuConstraint(("RTX4090",)), Decimal(1)))),
+        (
+            "inventory spot",
+            ParsedCommand("inventory", job=JobRequest(GpuConstraint(), Decimal(1), spot=SpotPolicy.YES)),
+        ),
     ],
 )
-def test_commands(line: str, command: Command) -> None:
+def test_commands(line: str, command: ParsedCommand) -> None:
     assert parse(line) == command
 
 
@@ -275,7 +278,7 @@ def test_a_bad_word_is_pointed_at(line: str, word: str, said: str) -> None:
     found = error(line)
     assert (found.word, found.code) == (word, "bad_word")
     assert said in found.message
-    assert isinstance(parse(found.example), Command)
+    assert isinstance(parse(found.example), ParsedCommand)
     assert found.caret.splitlines()[1].strip("^ ") == ""
 
 
@@ -304,10 +307,10 @@ def test_the_policys_limits_are_used() -> None:
 def test_every_documented_example_parses() -> None:
     for sub in SUBCOMMANDS:
         found = parse(sub.example)
-        assert isinstance(found, Command)
+        assert isinstance(found, ParsedCommand)
         assert found.name == sub.name
     for word in WORDS:
-        assert isinstance(parse(f"inventory {word.example}"), Command)
+        assert isinstance(parse(f"inventory {word.example}"), ParsedCommand)
         assert all(KEYS[alias] is word for alias in word.aliases)
 
 
@@ -337,9 +340,9 @@ LINES = st.lists(PIECES | st.text(max_size=12), max_size=8).map(" ".join) | st.t
 @given(line=LINES, start=st.sampled_from(["", "provision ", "plan ", "compare ", "inventory ", "status ", "key "]))
 def test_nothing_that_is_typed_breaks_it_and_every_answer_helps(line: str, start: str) -> None:
     found = parse(start + line)
-    if isinstance(found, Command):
+    if isinstance(found, ParsedCommand):
         return
-    assert isinstance(parse(found.example), Command)
+    assert isinstance(parse(found.example), ParsedCommand)
     assert found.line[found.position : found.position + len(found.word)] == found.word
     assert found.message.endswith((".", "?"))
     shown, under = found.caret.split("\n")

@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from bot.rules.grammar.job import LOOK_HOURS
-from bot.rules.grammar.parser import Command, parse
+from bot.rules.grammar.parser import ParsedCommand, parse
 from bot.rules.grammar.run_words import unsaid, workload, workload_of
-from bot.rules.plans.comparison import Question
+from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from ledger.kernel.job import JobRequest
 from tests.rules.grammar.test_parser import args, error
@@ -60,11 +60,11 @@ def test_what_is_wrong_with_a_run_or_a_comparison_is_said(line: str, word: str, 
 
 def test_a_comparison() -> None:
     plain = parse("compare")
-    assert isinstance(plain, Command)
-    assert plain.question == Question(Decimal(1))
+    assert isinstance(plain, ParsedCommand)
+    assert plain.question == ComparisonQuestion(Decimal(1))
     found = parse("compare budget=$1,000,5000 hours=90m buffer=0.2 baseline=$3.67 success=80% value=$1,000")
-    assert isinstance(found, Command)
-    assert found.question == Question(
+    assert isinstance(found, ParsedCommand)
+    assert found.question == ComparisonQuestion(
         Decimal("1.5"),
         (Decimal(1000), Decimal(5000)),
         Decimal("0.2"),

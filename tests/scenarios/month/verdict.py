@@ -220,7 +220,7 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
         is_gone = row is not None and row.state is InstanceState.GONE
         limits = true_up.bounds(month.life.ctx, row) if row is not None and is_gone else None
         low, high = limits or (booked[key], booked[key])
-        if row is None and true_up.is_silent(month.life.ctx.providers[cloud].capabilities):
+        if row is None and true_up.reports_no_charges(month.life.ctx.providers[cloud].capabilities):
             low = Decimal(0)  # Nobody knows whether it ran before it was ended.
         sums = sessions[cloud, session_id]
         sums[0], sums[1], sums[2], sums[3] = sums[0] + booked[key], sums[1] + bill, sums[2] + low, sums[3] + high

@@ -20,7 +20,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.money import cents
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models import Token
-from ledger.queries.access import hold_consumer
+from ledger.queries.access import lock_consumer
 from tests.support import rows
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
@@ -156,7 +156,7 @@ async def test_without_owners_the_administrators_are_told_or_else_the_operators(
 async def test_teams_labels_and_programs_have_budgets(w: World) -> None:
     program = Actor(ActorKind.CONSUMER, "atlas")
     async with w.ctx.db.write() as tx:
-        await hold_consumer(tx, program.ref, DAVE.ref, "operator:ada", w.clock.now())
+        await lock_consumer(tx, program.ref, DAVE.ref, "operator:ada", w.clock.now())
     little = {"total": Decimal("0.01")}
     plenty = {"total": Decimal(1000)}
     w.tune(teams={"research": (ALICE.id, CAROL.id)})

@@ -17,7 +17,7 @@ from bot.services.checkpoints import verification
 from bot.services.instances import termination
 from bot.services.market import codec
 from bot.services.market.catalog import Catalog
-from bot.services.runtime.commands import AnswerHold, Done
+from bot.services.runtime.commands import AnswerCheckpointHold, Done
 from bot.services.sessions import service
 from ledger.core.writes import amend, book
 from ledger.engine.db import Database
@@ -166,11 +166,13 @@ async def test_a_machine_of_which_nothing_was_reserved_is_held_as_the_policy_say
         await amend(tx, Instance, row.id, hold_s=None, hold_usd=None)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
         assert checkpoint_hold.reserved(row).granted_h == 0
-        assert await checkpoint_hold.held_most(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200)
+        assert await checkpoint_hold.latest_hold_end(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200)
         await checkpoint_hold.extended(bare.ctx, tx, row, Decimal("0.5"), now)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
         # More time than before, and not the extra time alone.
-        assert await checkpoint_hold.held_most(bare.ctx, tx, row, now, able) == now + timedelta(seconds=1200 + 1800)
+        assert await checkpoint_hold.latest_hold_end(bare.ctx, tx, row, now, able) == now + timedelta(
+            seconds=1200 + 1800
+        )
 
 
 async def test_a_hold_is_reserved_when_it_is_approved_and_its_end_is_asked_about_and_comes_by_its_cap(w: World) -> None:
@@ -228,7 +230,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         done = Done(request_id, facts(ALICE), seen_end_s=warned_s)
         assert (await service.done(w.ctx, done)).code == "stale"
         for seen_s, who, code in ((warned_s, ALICE, "stale"), (end_s(row), DAVE, "not_yours")):
-            said = AnswerHold(row.session_id, facts(who), seen_s, saved=True)
+            said = AnswerCheckpointHold(row.session_id, facts(who), seen_s, saved=True)
             assert (await checkpoint_hold.answer(w.ctx, said)).code == code
         assert (await w.more(request_id, seen_end_s=warned_s)).code == "stale"
         asked = await w.more(request_id, "3", seen_end_s=end_s(row))
@@ -237,14 +239,14 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         longer = await row_of(w)
         assert (end_s(longer) - end_s(row), longer.hold_s) == (3 * 3600, 5 * 3600)
         assert (await w.books()).sessions[0].hours == "2"
-        stale = AnswerHold(row.session_id, facts(ALICE), end_s(row))
+        stale = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(row))
         assert (await checkpoint_hold.answer(w.ctx, stale)).code == "stale"
         assert (await row_of(w)).gate == CheckpointStep.SAVING
         again = await w.more(request_id, "1", seen_end_s=end_s(longer))
         assert again.code == "asked", again
         # Two hours of the run, two of the hold, and three more of it.
         assert (await w.books()).requests[-1].job.already_hours == 7
-        saved = AnswerHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
+        saved = AnswerCheckpointHold(row.session_id, facts(ALICE), end_s(longer), saved=True)
         reply = await checkpoint_hold.answer(w.ctx, saved)
         assert reply.code == "released", reply
         late = await w.books()
@@ -252,7 +254,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         await w.settle()
         assert w.alive() == []
         assert (await checkpoint_hold.answer(w.ctx, saved)).code == "stale"
-        nothing = AnswerHold("zzzzzz", facts(ALICE), 1)
+        nothing = AnswerCheckpointHold("zzzzzz", facts(ALICE), 1)
         assert (await checkpoint_hold.answer(w.ctx, nothing)).code == "unknown_id"
 
 
@@ -317,7 +319,7 @@ async def test_an_end_that_somebody_ordered_and_a_place_that_nobody_can_look_at_
         assert w.alive() == []
         await w.running(candidates=("vast",), checkpoint="/workspace/out")
         row = (await w.books()).instances[-1]
-        assert await verification.held_until(w.ctx, row, w.clock.now()) is None
+        assert await verification.waits_until(w.ctx, row, w.clock.now()) is None
         assert await termination.terminate_due(w.ctx) == 0
 
 

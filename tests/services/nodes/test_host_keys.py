@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bot.api.views import session_out
-from bot.cli.terminal.views import told_session
-from bot.rules.instances.power import Order
+from bot.cli.terminal.views import session_details
+from bot.rules.instances.power import PowerAction
 from bot.services.instances import power
 from bot.services.nodes import host_keys
 from bot.services.nodes.connection import fingerprint, known_hosts
@@ -61,7 +61,7 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
     out = session_out(w.ctx, view, w.clock.now(), mine=True)
     assert out.ssh is not None
     assert (out.ssh.host_key, out.ssh.fingerprint, out.ssh.known_hosts) == (row.host_key, mark, line)
-    assert f"For known_hosts: {line}" in told_session(out).sentences
+    assert f"For known_hosts: {line}" in session_details(out).sentences
     assert line in session_ready_and_ended.ready(view, "/gpu").text
     wipe(w, row)
     await look(w, 300)
@@ -83,7 +83,7 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_key_and_no_alarm(keyed:
     cloud = next(name for name, one in w.ctx.providers.items() if one.capabilities.restart and wiped(name))
     request_id = await w.running(candidates=(cloud,))
     row = await the(w)
-    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), Order.RESTART))).ok
+    assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), PowerAction.RESTART))).ok
     await w.settle()
     assert (await the(w)).host_key is None
     wipe(w, row)

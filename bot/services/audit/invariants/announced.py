@@ -9,7 +9,7 @@ from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.end_reason import EARLY, EndReason
 from ledger.kernel.event_kind import EventKind
-from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import Event, Instance
 from ledger.queries.audit import Books
 
@@ -77,7 +77,7 @@ def _returned(books: Books) -> list[Violation]:
     condemned = {
         event.subject: event.at
         for event in books.events
-        if event.after == StrayState.CONDEMNED and event.actor == SYSTEM.ref
+        if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
     found = []
     for stray in books.strays:

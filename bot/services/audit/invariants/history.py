@@ -15,10 +15,10 @@ from ledger.kernel.states import (
     GrantState,
     InstanceState,
     NotificationKind,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
     announced,
 )
 from ledger.models import Event
@@ -38,7 +38,7 @@ _MACHINES = (
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
-    _Machine("strays", StrayState, frozenset(StrayState)),
+    _Machine("strays", OrphanState, frozenset(OrphanState)),
 )
 
 
