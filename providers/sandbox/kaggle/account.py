@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.sandbox.account import SandboxAccount
+from providers.sandbox.engine import SandboxCloud, TrueInstance
 from providers.sandbox.timeline import Meter, Timeline
 
 SESSIONS_MAX = 2
@@ -55,6 +57,48 @@ class Run:
         return f"{self.owner}/{self.slug}/{self.version}"
 
     @property
+    def created_at(self) -> datetime:
+        """When it lands."""
+        return self.pushed_at
+
+    @property
+    def shown_at(self) -> datetime:
+        """A read by id sees it at once."""
+        return self.pushed_at
+
+    def exists(self, now: datetime) -> bool:
+        """Until it is deleted."""
+        return self.pushed_at <= now and not self.deleted
+
+    def is_over(self, now: datetime) -> bool:
+        """Never: the hours of a week are counted over all its runs."""
+        return False
+
+    def reachable(self, now: datetime) -> bool:
+        """There is no SSH."""
+        return False
+
+    def usd(self, now: datetime) -> Decimal:
+        """Nothing is paid."""
+        return Decimal(0)
+
+    def truth(self, cloud: str, now: datetime) -> TrueInstance:
+        """What is really there, whatever the API says."""
+        return TrueInstance(
+            cloud=cloud,
+            ref=self.ref,
+            name=self.slug,
+            status=self.status.at(now),
+            gpu="T4" if self.shape else "",
+            gpu_count=2 if self.shape else 0,
+            created_at=self.pushed_at,
+            ended_at=self.ended_at if self.status.at(now) in FINAL else None,
+            gpu_s=self.meter.seconds("gpu", now),
+            gpu_usd=Decimal(0),
+            storage_usd=Decimal(0),
+        )
+
+    @property
     def shape(self) -> str:
         """What it runs on: "" without an accelerator."""
         if not self.source.get("enableGpu") and not self.source.get("machineShape"):
@@ -97,14 +141,19 @@ class Run:
         return self.pushed_at <= at and self.status.at(at) not in FINAL
 
 
-class Account:
-    """Everything one user owns. Times are passed in; nothing here reads a clock."""
+class Account(SandboxAccount[Run]):
+    """Everything one user owns."""
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, cloud: SandboxCloud, owner: str) -> None:
+        super().__init__(cloud)
         self.owner = owner
-        self.runs: list[Run] = []
         #: Hours used by what is not shown here, such as an editor session on the web page; per week.
         self.elsewhere: dict[datetime, int] = {}
+
+    @property
+    def runs(self) -> list[Run]:
+        """Every version that was ever pushed, oldest first."""
+        return list(self.instances.values())
 
     def week(self, at: datetime) -> datetime:
         """When the week of `at` began."""
@@ -145,6 +194,4 @@ class Account:
     def push(self, slug: str, source: dict[str, Any], at: datetime, listed_at: datetime) -> Run:
         """A new version of `slug`, which begins when its plan is made."""
         number = 1 + sum(run.slug == slug for run in self.runs)
-        run = Run(self.owner, slug, number, source, at, listed_at, Timeline("QUEUED"))
-        self.runs.append(run)
-        return run
+        return self.add(Run(self.owner, slug, number, source, at, listed_at, Timeline("QUEUED")))

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.gpus.table import canonical
+from providers.sandbox.engine import TrueInstance
 from providers.sandbox.runpod.market import GpuType
 from providers.sandbox.runpod.validation import Order
 from providers.sandbox.ssh import HOST
@@ -57,20 +59,31 @@ class Pod:
     created_at: datetime
     launched_at: datetime
     boot: Boot
+    shown_at: datetime
+    listed_at: datetime
+    #: How long it is shown as TERMINATED.
+    fades_s: float
     meter: Meter = field(default_factory=Meter)
     #: EXITED, ERROR or TERMINATED once that happened; None while alive.
     ended: str | None = None
     ended_at: datetime | None = None
     change: str = ""
-    #: How many seconds after the create it appears in a listing, and when asked for by id.
-    listed_after_s: float = 0
-    found_after_s: float = 0
     #: Counts containers, because each gets a public port of its own. `port` is the present one's.
     generation: int = 1
     port: int | None = None
     old_port: int | None = None
     #: Switched by a test: sshd does not answer although everything says that it does.
     deaf: bool = False
+
+    @property
+    def ref(self) -> str:
+        """Its id."""
+        return self.id
+
+    @property
+    def door(self) -> str:
+        """The key of its SSH port: its id, with a number from its second container on."""
+        return self.id if self.generation == 1 else f"{self.id}.{self.generation}"
 
     def status(self, now: datetime) -> str:
         """The v2 status word."""
@@ -89,20 +102,24 @@ class Pod:
         """Whether it is in the account: created by now and not terminated."""
         return self.created_at <= now and self.ended != "TERMINATED"
 
-    def fading(self, now: datetime, destroy_s: float) -> bool:
+    def fading(self, now: datetime) -> bool:
         """Whether it is terminated and still shown for a moment, as TERMINATED."""
         ended = self.ended_at if self.ended == "TERMINATED" else None
-        return ended is not None and now < ended + timedelta(seconds=destroy_s)
+        return ended is not None and now < ended + timedelta(seconds=self.fades_s)
+
+    def is_over(self, now: datetime) -> bool:
+        """Terminated, shown no longer, and without a port that somebody has to take away."""
+        return self.ended == "TERMINATED" and not self.fading(now) and self.port is None
 
     def shown(self, now: datetime) -> bool:
         """Whether the container's runtime is reported."""
         return self.ended is None and not self.boot.never and self._container_s(now) >= self.boot.reachable_s
 
-    def listening(self, now: datetime) -> bool:
+    def reachable(self, now: datetime) -> bool:
         """Whether sshd answers now."""
         lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
-        silent = self.deaf or self.boot.exit_every_s is not None
-        return self.shown(now) and self._container_s(now) >= lag_s and not silent and "22/tcp" in self.order.ports
+        silent = self.deaf or self.boot.exit_every_s is not None or "22/tcp" not in self.order.ports
+        return self.exists(now) and self.shown(now) and self._container_s(now) >= lag_s and not silent
 
     def uptime_s(self, now: datetime) -> int:
         """Seconds since the container last started."""
@@ -127,9 +144,25 @@ class Pod:
         if self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.rate_usd_h)
 
-    def age_s(self, now: datetime) -> float:
-        """Seconds since the create took effect; negative before."""
-        return (now - self.created_at) / timedelta(seconds=1)
+    def usd(self, now: datetime) -> Decimal:
+        """The whole bill so far."""
+        return self.meter.total_usd(now)
+
+    def truth(self, cloud: str, now: datetime) -> TrueInstance:
+        """What is really there, whatever the API says."""
+        return TrueInstance(
+            cloud=cloud,
+            ref=self.id,
+            name=self.order.name,
+            status=self.status(now),
+            gpu=canonical(cloud, self.gpu.id) or self.gpu.id,
+            gpu_count=self.order.count,
+            created_at=self.created_at,
+            ended_at=self.ended_at if self.ended == "TERMINATED" else None,
+            gpu_s=self.meter.seconds("gpu", now),
+            gpu_usd=self.meter.usd("gpu", now),
+            storage_usd=self.meter.usd("storage", now),
+        )
 
     def _container_s(self, now: datetime) -> float:
         return (now - self.launched_at) / timedelta(seconds=1)
