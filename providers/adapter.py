@@ -13,6 +13,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar
 
+from pydantic import BaseModel, ConfigDict, SecretStr
+
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.network_guard import forbid_in_transaction
@@ -36,13 +38,37 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
-from providers.http import CloudHttp, Reply, fingerprint
+from providers.http import CloudHttp, Credential, Reply, fingerprint
 from providers.rate_limits import LocalPacer, Pacer, Pacing
 
 #: More pages than any account has; reaching it means that the tokens lead nowhere.
 PAGES_MAX = 400
 
 Page = TypeVar("Page")
+
+
+class CloudConfig(BaseModel):
+    """How to reach one account. Errors never quote the key."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    api_key: Credential = SecretStr("")
+    base_url: str
+
+    @property
+    def credential(self) -> str:
+        """What names the account; empty while it is not set."""
+        return self.api_key.get_secret_value()
+
+    @property
+    def authorization(self) -> str:
+        """The header's value."""
+        return f"Bearer {self.credential}"
+
+    @property
+    def root(self) -> str:
+        """The address that the paths of the calls are added to."""
+        return self.base_url
 
 
 class CloudAdapter(Provider):
@@ -58,29 +84,22 @@ class CloudAdapter(Provider):
     CREATE: ClassVar[tuple[str, str]] = ("POST", "")
     #: Method of the contract → why it is `Unsupported`.
     UNSUPPORTED: ClassVar[Mapping[str, str]] = {}
+    #: Seconds that one attempt of a read may take.
+    TIMEOUT_S: ClassVar[float] = 10.0
     #: What an instance's id looks like, so that nothing else becomes part of a path; and what is said otherwise.
     REF: ClassVar[re.Pattern[str]] = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
     REF_WRONG: ClassVar[str] = "that is not the id of an instance"
     #: The sentence for a create that was not sent, because what it needs could not be read; `{}` is the reason.
     NOT_READY: ClassVar[str] = "what the create needs could not be read ({}), so nothing was sent"
 
-    def __init__(
-        self,
-        clock: Clock,
-        pacer: Pacer | None,
-        *,
-        base_url: str,
-        key: str,
-        authorization: str = "",
-        timeout_s: float = 10.0,
-    ) -> None:
+    def __init__(self, config: CloudConfig, clock: Clock, pacer: Pacer | None = None) -> None:
         self._clock = clock
-        self._missing: tuple[str, ...] = () if key else (self.KEY_VARIABLE,)
-        self.account = fingerprint(key)
+        self._missing: tuple[str, ...] = () if config.credential else (self.KEY_VARIABLE,)
+        self.account = fingerprint(config.credential)
         limits = self.capabilities.rate_limits
         pacing = Pacing(self.name, self.account, limits, pacer or LocalPacer(clock), self._groups)
-        headers = {"Authorization": authorization or f"Bearer {key}"}
-        self._http = CloudHttp(self.name, base_url, headers, clock, timeout_s, pacing)
+        headers = {"Authorization": config.authorization}
+        self._http = CloudHttp(self.name, config.root, headers, clock, self.TIMEOUT_S, pacing)
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 

@@ -7,14 +7,14 @@ from decimal import Decimal
 from typing import Any, Generic, TypedDict, TypeVar
 
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.instance import Rented
+from providers.sandbox.instance import SandboxInstance
 from providers.sandbox.timeline import Living, Settled
 
-One = TypeVar("One", bound=Rented)
+One = TypeVar("One", bound=SandboxInstance)
 
 
 class Times(TypedDict):
-    """When a new instance lands, is seen and answers: arguments of a `SandboxInstance`."""
+    """When a new instance lands, is seen and answers: arguments of a `PhasedInstance`."""
 
     created_at: datetime
     shown_at: datetime

@@ -61,9 +61,13 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
-    @abstractmethod
-    def accepts(self, request: Request) -> Response | None:
-        """The refusal of a missing or wrong key; None for the right one."""
+    def has_key(self, request: Request) -> bool:
+        """Whether the call brings the right key: `API_KEY` as a token, unless the cloud has another way too."""
+        return request.headers.get("authorization") == f"Bearer {self.API_KEY}"
+
+    def refuse_key(self, request: Request, group: str) -> Response:
+        """The answer to a missing or wrong key: that of the fault of the same kind."""
+        return self.FAULTS.answer(f"{group}_auth", group=group)
 
     @abstractmethod
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -73,9 +77,9 @@ class ApiSandbox(SandboxCloud, Generic[A]):
     def malformed(self) -> Response:
         """The answer to a body that is not a JSON object."""
 
-    @abstractmethod
     def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
-        """The answer to a call that comes too soon."""
+        """The answer to a call that comes too soon: that of the fault of the same kind."""
+        return self.FAULTS.answer(f"{group}_429", group=group, retry_after=wait_s)
 
     async def body_of(self, request: Request) -> Any:
         """The parsed body; None when it is not JSON."""
@@ -121,9 +125,8 @@ class ApiSandbox(SandboxCloud, Generic[A]):
 
     def admit(self, request: Request, group: str, call: CreateCall | None = None) -> None:
         """Raise `Refused` for a wrong key, an armed fault that refuses the call, and a call too many."""
-        refusal = self.accepts(request)
-        if refusal is not None:
-            raise Refused(refusal)
+        if not self.has_key(request):
+            raise Refused(self.refuse_key(request, group))
         self.refuse(group, call.offer if call else "")
         self.count(group)
 

@@ -131,6 +131,13 @@ class FaultTable(Mapping[str, Fault]):
         """Fault of the create call → the error class that an adapter must raise, or "ok"."""
         return {name: fault.create for name, fault in self._rows.items() if fault.create}
 
+    def answer(self, name: str, **given: Any) -> Response:
+        """What a call is answered under a fault that refuses it. KeyError for a fault that does not."""
+        refuses = self._rows[name].refuses
+        if refuses is None:
+            raise KeyError(name)
+        return refuses(given)
+
     def own_name(self, name: str) -> str:
         """What this cloud calls a fault."""
         return self.aliases.get(name, name)

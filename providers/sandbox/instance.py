@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from providers.sandbox.engine import TrueInstance
 from providers.sandbox.timeline import Meter, Timeline
@@ -14,77 +14,31 @@ from providers.sandbox.timeline import Meter, Timeline
 Phase = TypeVar("Phase")
 
 
-class Rented(Protocol):
-    """What an account holds: something with an id that lands, is seen, costs money and is over at some time."""
-
-    @property
-    def ref(self) -> Any:
-        """The API's id."""
-
-    @property
-    def created_at(self) -> datetime:
-        """When it lands."""
-
-    @property
-    def shown_at(self) -> datetime:
-        """When a read by id first sees it."""
-
-    @property
-    def listed_at(self) -> datetime:
-        """When the listing first sees it."""
-
-    def exists(self, now: datetime) -> bool:
-        """Between landing and being forgotten."""
-
-    def is_over(self, now: datetime) -> bool:
-        """Whether it landed and nothing about it can change any more."""
-
-    def reachable(self, now: datetime) -> bool:
-        """True when SSH must answer."""
-
-    def usd(self, now: datetime) -> Decimal:
-        """The whole bill so far."""
-
-    def truth(self, cloud: str, now: datetime) -> TrueInstance:
-        """What is really there, whatever the API says."""
-
-
 @dataclass(kw_only=True)
-class SandboxInstance(ABC, Generic[Phase]):
-    """What every cloud's instance has. `gone_at` is when the API forgets it; `phases` is what the API says meanwhile.
+class SandboxInstance(ABC):
+    """What every cloud's instance has. `gpu` is its canonical name, `gone_at` is when the API forgets it.
 
-    `shown_at` and `listed_at` are when a read by id and the listing first see it, and `reachable_s` is how long after
-    it began to run its SSH answers.
+    `shown_at` and `listed_at` are when a read by id and the listing first see it.
     """
 
     ref: Any
     name: str | None
+    gpu: str
+    gpu_count: int
     created_at: datetime
     shown_at: datetime
     listed_at: datetime
-    reachable_s: float
-    phases: Timeline[Phase]
     ended_at: datetime | None = None
     gone_at: datetime | None = None
     meter: Meter = field(default_factory=Meter)
-
-    @property
-    @abstractmethod
-    def gpu(self) -> str:
-        """The canonical name of its GPU."""
-
-    @property
-    @abstractmethod
-    def gpu_count(self) -> int:
-        """How many it has."""
 
     @abstractmethod
     def status(self, now: datetime) -> str:
         """The API's word."""
 
     @abstractmethod
-    def answers(self, now: datetime) -> bool:
-        """Whether it is in a phase in which SSH answers, once it was in it for long enough."""
+    def reachable(self, now: datetime) -> bool:
+        """True when SSH must answer."""
 
     def exists(self, now: datetime) -> bool:
         """Between landing and being forgotten."""
@@ -93,13 +47,6 @@ class SandboxInstance(ABC, Generic[Phase]):
     def is_over(self, now: datetime) -> bool:
         """Whether it landed and nothing about it can change any more."""
         return self.created_at <= now and not self.exists(now)
-
-    def reachable(self, now: datetime) -> bool:
-        """True when SSH must answer."""
-        began = self.phases.since(now)
-        if not self.exists(now) or self.ended_at is not None or began is None or not self.answers(now):
-            return False
-        return now >= began + timedelta(seconds=self.reachable_s)
 
     def end(self, now: datetime, forgotten_after_s: float) -> None:
         """Billing ends now; the API forgets the instance later."""
@@ -135,3 +82,22 @@ class SandboxInstance(ABC, Generic[Phase]):
             gpu_usd=self.gpu_usd(now),
             storage_usd=self.meter.usd("storage", now),
         )
+
+
+@dataclass(kw_only=True)
+class PhasedInstance(SandboxInstance, Generic[Phase]):
+    """An instance that walks through phases. `reachable_s` is how long after it began to run its SSH answers."""
+
+    phases: Timeline[Phase]
+    reachable_s: float = 0.0
+
+    @abstractmethod
+    def answers(self, now: datetime) -> bool:
+        """Whether it is in a phase in which SSH answers, once it was in it for long enough."""
+
+    def reachable(self, now: datetime) -> bool:
+        """True when SSH must answer."""
+        began = self.phases.since(now)
+        if not self.exists(now) or self.ended_at is not None or began is None or not self.answers(now):
+            return False
+        return now >= began + timedelta(seconds=self.reachable_s)

@@ -66,7 +66,7 @@ CAPABILITIES = Capabilities(
     free=True,
     # No call ends a run: its own exit, the pushed timeout, or a person on the web page does.
     meter_stop_verb="manual",
-    billing=BillingRule(quantum_s=1, minimum_s=0, starts=BillingStart.RUNNING, storage_while_stopped=False),
+    billing=BillingRule(starts=BillingStart.RUNNING, storage_while_stopped=False),
     visibility_lag_s=60,
     boot_expected_s=300,
     # A run may wait in the queue for the whole allowance that its deadline leaves it.
@@ -96,19 +96,13 @@ class KaggleProvider(CloudAdapter):
     }
 
     def __init__(self, config: KaggleConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        token, key = config.api_token.get_secret_value(), config.key.get_secret_value()
-        super().__init__(
-            clock,
-            pacer,
-            base_url=config.base_url,
-            key=token or f"{config.username}:{key}",
-            authorization=config.authorization,
-        )
+        super().__init__(config, clock, pacer)
         self._missing = config.missing
         self._config = config
         self._owner = config.username
         self._session_max_s = int(config.session_max_h * 3600)
-        self._secrets = tuple(secret for secret in (token, key, config.authorization) if secret)
+        secrets = (config.api_token.get_secret_value(), config.api_key.get_secret_value(), config.authorization)
+        self._secrets = tuple(secret for secret in secrets if secret)
         self._statuses = Statuses(clock, STATUS_EVERY * (1.0 if pacer is None else pacer.scale))
 
     def error_of(self, reply: Reply) -> ProviderError | None:

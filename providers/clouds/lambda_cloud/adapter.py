@@ -7,12 +7,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, SecretStr
-
-from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.adapter import CloudAdapter
+from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.cloud_init import key_material
@@ -20,8 +17,8 @@ from providers.clouds.lambda_cloud import billing, instances, offers
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, not_there
 from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
-from providers.http import Credential, Reply
-from providers.rate_limits import Pace, Pacer
+from providers.http import Reply
+from providers.rate_limits import Pace
 from providers.resource_cleanup import Leftover
 
 _OURS = instances.KEY_PREFIX
@@ -43,7 +40,6 @@ CAPABILITIES = Capabilities(
     charges=True,
     charges_derived=True,
     logs=False,
-    meter_stop_verb="terminate",
     # Whether booting is billed is documented both ways, so time counts from the launch; the disk is included. Nobody
     # says that an unhealthy instance is free, so it is taken to be billed.
     billing=BillingRule(
@@ -63,12 +59,9 @@ CAPABILITIES = Capabilities(
 )
 
 
-class LambdaConfig(BaseModel):
+class LambdaConfig(CloudConfig):
     """How to reach one Lambda account (or workspace: a key sees its own only)."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_key: Credential = SecretStr("")
     base_url: str = "https://cloud.lambda.ai/api/v1"
 
 
@@ -88,9 +81,6 @@ class LambdaProvider(CloudAdapter):
         "start": "Lambda cannot stop an instance, so there is nothing to start",
         "balance": "Lambda tells no balance; it sends invoices",
     }
-
-    def __init__(self, config: LambdaConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        super().__init__(clock, pacer, base_url=config.base_url, key=config.api_key.get_secret_value())
 
     def error_of(self, reply: Reply) -> ProviderError | None:
         """By status and error code."""

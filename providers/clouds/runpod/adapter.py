@@ -6,12 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import Field
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.adapter import CloudAdapter
+from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, number, only, ruled, same
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.runpod import instances, offers
@@ -29,7 +29,7 @@ from providers.contract import (
     Preflight,
 )
 from providers.errors import OutcomeUnknown, ProviderError, UnexpectedResponse
-from providers.http import Credential, Reply
+from providers.http import Reply
 from providers.rate_limits import Pace, Pacer
 
 PAGE_LIMIT = 1000
@@ -48,7 +48,7 @@ CAPABILITIES = Capabilities(
     logs=True,
     onstart_is_command=True,
     # A pod was seen RUNNING, with its price set, in the answer to the create: time counts from there.
-    billing=BillingRule(quantum_s=1, minimum_s=0, starts=BillingStart.CREATE, storage_while_stopped=True),
+    billing=BillingRule(starts=BillingStart.CREATE),
     visibility_lag_s=30,
     boot_expected_s=120,
     name_max=191,
@@ -56,15 +56,12 @@ CAPABILITIES = Capabilities(
 )
 
 
-class RunPodConfig(BaseModel):
+class RunPodConfig(CloudConfig):
     """How to reach one RunPod account. `base_url` is the REST v2 base; GraphQL is looked for beside it.
 
     `container_disk_gb` holds the image and is wiped by a stop; the disk that people ask for is the volume beside it.
     """
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_key: Credential = SecretStr("")
     base_url: str = "https://api.runpod.io/v2"
     container_disk_gb: int = Field(
         default=instances.CONTAINER_DISK_GB, ge=10, le=1000, description="GB of a pod's container disk, for the image."
@@ -89,8 +86,8 @@ class RunPodProvider(CloudAdapter):
     REF_WRONG = "that is not an id of a runpod pod; one looks like 5xpma5eg46tqjq"
 
     def __init__(self, config: RunPodConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        self._key = config.api_key.get_secret_value()
-        super().__init__(clock, pacer, base_url=config.root, key=self._key)
+        super().__init__(config, clock, pacer)
+        self._key = config.credential
         self._container_gb = config.container_disk_gb
 
     def error_of(self, reply: Reply) -> ProviderError | None:

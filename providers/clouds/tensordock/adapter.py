@@ -7,12 +7,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, SecretStr
+from pydantic import SecretStr
 
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.adapter import CloudAdapter
+from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import pending, ruled
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.tensordock import billing, instances, offers
@@ -34,7 +34,6 @@ from providers.rate_limits import Pace, Pacer
 
 #: A create was seen to take more than a minute, a search four to five seconds.
 CREATE_TIMEOUT_S = 150.0
-READ_TIMEOUT_S = 30.0
 #: A valid token was seen to be refused at random: one more look, this much later, before it is believed.
 RECHECK_S = 2.0
 #: A create is refused below this balance.
@@ -54,10 +53,7 @@ CAPABILITIES = Capabilities(
     meter_stop_verb="destroy",
     # Everything is billed from the creation to the end, whatever state the machine is in.
     billing=BillingRule(
-        quantum_s=1,
-        minimum_s=0,
         starts=BillingStart.CREATE,
-        storage_while_stopped=True,
         gpu_while_stopped=True,
         gpu_while_broken=True,
     ),
@@ -71,16 +67,13 @@ CAPABILITIES = Capabilities(
 )
 
 
-class TensorDockConfig(BaseModel):
+class TensorDockConfig(CloudConfig):
     """How to reach one TensorDock organization.
 
     `image` is the virtual machine's image, one with drivers. The key and token of the older API (v0) are optional: with
     both, balance and bill can be read.
     """
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_token: Credential = SecretStr("")
     base_url: str = "https://dashboard.tensordock.com/api/v2"
     image: str = "ubuntu2404_nvidia_570"
     v0_api_key: Credential = SecretStr("")
@@ -97,6 +90,7 @@ class TensorDockProvider(CloudAdapter):
     KEY_PAGE = "https://dashboard.tensordock.com/developers"
     KEY_VARIABLE = "TENSORDOCK_API_TOKEN"
     KEY_MISSING = "the API token is not set"
+    TIMEOUT_S = 30.0
     CREATE = ("POST", "/instances")
     REF_WRONG = "that is not an id of a TensorDock machine; one is a UUID"
     NOT_READY = "the account's SSH keys could not be read ({}), so no create was sent"
@@ -107,8 +101,7 @@ class TensorDockProvider(CloudAdapter):
     }
 
     def __init__(self, config: TensorDockConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        token = config.api_token.get_secret_value()
-        super().__init__(clock, pacer, base_url=config.base_url, key=token, timeout_s=READ_TIMEOUT_S)
+        super().__init__(config, clock, pacer)
         self._image = config.image
         self._v0_form = {
             "api_key": config.v0_api_key.get_secret_value(),
@@ -118,7 +111,7 @@ class TensorDockProvider(CloudAdapter):
         self.capabilities = replace(CAPABILITIES, balance=paid, charges=paid)
         #: Machines as a read by id told them, while they run: a listing has no ports, and may have only names.
         self._running: dict[str, ObservedInstance] = {}
-        self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, READ_TIMEOUT_S)
+        self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, self.TIMEOUT_S)
 
     def error_of(self, reply: Reply) -> ProviderError | None:
         """By status and words, those of an error inside a 200 included."""

@@ -7,19 +7,17 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, SecretStr
-
 from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.adapter import CloudAdapter
+from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import joined, number, only, pending, ruled, same
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.vast import instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
 from providers.contract import Balance, Charge, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
-from providers.http import Credential, Reply
+from providers.http import Reply
 from providers.rate_limits import Pace, Pacer
 
 PAGE_LIMIT = 25
@@ -48,10 +46,7 @@ CAPABILITIES = Capabilities(
     # The GPU is billed per second while running, the disk per second from the creation on; nothing while the host is
     # out of contact.
     billing=BillingRule(
-        quantum_s=1,
-        minimum_s=0,
         starts=BillingStart.RUNNING,
-        storage_while_stopped=True,
         storage_while_offline=False,
     ),
     visibility_lag_s=30,
@@ -62,12 +57,9 @@ CAPABILITIES = Capabilities(
 )
 
 
-class VastConfig(BaseModel):
+class VastConfig(CloudConfig):
     """How to reach one Vast.ai account. `verified_only` leaves out machines that Vast.ai has not verified."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_key: Credential = SecretStr("")
     base_url: str = "https://console.vast.ai"
     verified_only: bool = True
 
@@ -82,7 +74,7 @@ class VastProvider(CloudAdapter):
     KEY_VARIABLE = "VAST_API_KEY"
 
     def __init__(self, config: VastConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        super().__init__(clock, pacer, base_url=config.base_url, key=config.api_key.get_secret_value())
+        super().__init__(config, clock, pacer)
         self._verified_only = config.verified_only
 
     def error_of(self, reply: Reply) -> ProviderError | None:

@@ -63,7 +63,7 @@ class Kernels:
     def status(self, asked: Asked) -> Response:
         """Of the version asked for, else of the newest. A wrong slug is a 403, a label such as `3` a 404."""
         run, now = self._run(asked, "userName"), self._cloud.now
-        word = "RUNNING" if run.stuck and run.status.at(now) in FINAL else run.status.at(now)
+        word = "RUNNING" if run.stuck and run.status(now) in FINAL else run.status(now)
         if word == "QUEUED" and run.status_absent:
             return JSONResponse({})
         shown = _camel(word) if run.old_words else word
@@ -73,13 +73,13 @@ class Kernels:
     def files(self, asked: Asked) -> Response:
         """The one file that the program leaves, once it is over."""
         run = self._run(asked, "userName")
-        done = run.status.at(self._cloud.now) in FINAL
+        done = run.status(self._cloud.now) in FINAL
         return JSONResponse({"files": [{"name": RESULT, "size": len(_result(run))}] if done else []})
 
     def output(self, asked: Asked) -> Response:
         """Files by signed addresses, and the log. Both are empty while it runs."""
         run, now = self._run(asked, "userName"), self._cloud.now
-        if run.status.at(now) not in FINAL:
+        if run.status(now) not in FINAL:
             return JSONResponse({"files": [], "log": "", "nextPageToken": ""})
         expires = int((now + SIGNED_FOR).timestamp())
         query = f"expires={expires}&sig={_signature(run.ref, expires)}"
@@ -90,7 +90,7 @@ class Kernels:
     def download(self, asked: Asked) -> Response:
         """One file of the newest version."""
         run = self._run(asked, "ownerSlug")
-        if asked.text("filePath") != RESULT or run.status.at(self._cloud.now) not in FINAL:
+        if asked.text("filePath") != RESULT or run.status(self._cloud.now) not in FINAL:
             raise no(404, "Not found")
         return PlainTextResponse(_result(run))
 
@@ -106,7 +106,7 @@ class Kernels:
     def logs(self, asked: Asked) -> Response:
         """Server-sent events while it runs; afterwards one JSON array, which is no event stream."""
         run = self._run(asked, "owner")
-        if run.status.at(self._cloud.now) in FINAL:
+        if run.status(self._cloud.now) in FINAL:
             return JSONResponse(_events(run))
         lines = [f"data: {json.dumps(event)}\n\n" for event in _events(run)]
         return Response("".join([*lines, "data: END_OF_LOG\n\n"]), media_type="text/event-stream")
@@ -128,10 +128,10 @@ class Kernels:
         if self._cloud.fault("delete_ignored") is None:
             spared = self._cloud.fault("delete_spares_run") is not None
             for run in self._cloud.account.runs:
-                if run.slug == asked.text("kernelSlug") and run.pushed_at <= now:
+                if run.slug == asked.text("kernelSlug") and run.created_at <= now:
                     run.deleted = True
                     if not spared:
-                        run.end(now, "CANCEL_ACKNOWLEDGED")
+                        run.finish(now, "CANCEL_ACKNOWLEDGED")
         return JSONResponse({})
 
     # ── the account ──────────────────────────────────────────────────────────────────────────────
@@ -194,7 +194,7 @@ def _row(run: Run) -> dict[str, Any]:
         "title": run.source.get("newTitle", run.slug),
         "author": run.owner,
         "slug": run.slug,
-        "lastRunTime": run.pushed_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "lastRunTime": run.created_at.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
         "machineShape": run.shape,
         "currentVersionNumber": run.version,
         "totalVotes": 0,

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from providers.sandbox.api import ApiSandbox, RateWindow, json_of
+from providers.sandbox.api import ApiSandbox, json_of
 from providers.sandbox.kaggle import faults
 from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, Account, Plan, Run
 from providers.sandbox.kaggle.routes_kernels import Kernels
@@ -77,12 +77,14 @@ class KaggleSandbox(ApiSandbox[Account]):
 
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def accepts(self, request: Request) -> Response | None:
+    def has_key(self, request: Request) -> bool:
         """User name and key, or a token; asking whose token it is needs neither."""
         basic = base64.b64encode(f"{self.USERNAME}:{self.API_KEY}".encode()).decode()
         good = {f"Basic {basic}", f"Bearer {self.API_TOKEN}"}
-        if request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT):
-            return None
+        return request.headers.get("authorization") in good or request.url.path.endswith(INTROSPECT)
+
+    def refuse_key(self, request: Request, group: str) -> Response:
+        """A 401."""
         return faults.error(401, faults.UNAUTHENTICATED)
 
     async def body_of(self, request: Request) -> Any:
@@ -97,10 +99,6 @@ class KaggleSandbox(ApiSandbox[Account]):
     def malformed(self) -> Response:
         """A 400."""
         return faults.error(400, "the body is not a JSON object")
-
-    def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
-        """Never: no limit is documented."""
-        return faults.too_many({"retry_after": wait_s})
 
     def answer_late(self) -> Response:
         """A gateway's timeout."""
@@ -186,11 +184,11 @@ class KaggleSandbox(ApiSandbox[Account]):
         """Do one of `DISTURBANCES` to a run."""
         run = self.account.instances[ref]
         if what == "fail":
-            run.end(self.now, "ERROR", "Your notebook exited with code 1.")
+            run.finish(self.now, "ERROR", "Your notebook exited with code 1.")
         elif what == "cancel":
-            run.end(self.now, "CANCEL_ACKNOWLEDGED")
+            run.finish(self.now, "CANCEL_ACKNOWLEDGED")
         elif what == "vanish":
-            run.end(self.now, "CANCEL_ACKNOWLEDGED")
+            run.finish(self.now, "CANCEL_ACKNOWLEDGED")
             run.deleted = True
         else:
             run.stuck = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.lambda_cloud.instance import Machine
@@ -67,6 +68,8 @@ class Account(SandboxAccount[Machine]):
         machine = Machine(
             ref=self.new_id(),
             name=body.get("name"),
+            gpu=canonical("lambda", kind.gpu) or kind.gpu,
+            gpu_count=kind.gpus,
             kind=kind,
             place=place,
             cents=round(kind.cents * self.price_factor()),

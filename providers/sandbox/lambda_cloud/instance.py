@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.gpus.table import canonical
-from providers.sandbox.instance import SandboxInstance
+from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.lambda_cloud.market import Kind, region
 from providers.sandbox.timeline import Timeline
 
@@ -20,7 +19,7 @@ ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
 
 
 @dataclass(kw_only=True)
-class Machine(SandboxInstance[str]):
+class Machine(PhasedInstance[str]):
     """State of one instance. `cents` is the price it was launched at."""
 
     phases: Timeline[str] = field(default_factory=lambda: Timeline("booting"))
@@ -38,16 +37,6 @@ class Machine(SandboxInstance[str]):
     lingers_s: float = 0.0
     powered_off: bool = False
     file_systems: list[str] = field(default_factory=list)
-
-    @property
-    def gpu(self) -> str:
-        """The canonical name of its GPU."""
-        return canonical("lambda", self.kind.gpu) or self.kind.gpu
-
-    @property
-    def gpu_count(self) -> int:
-        """How many it has."""
-        return self.kind.gpus
 
     @property
     def usd_h(self) -> Decimal:

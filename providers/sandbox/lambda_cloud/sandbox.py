@@ -116,11 +116,11 @@ class LambdaSandbox(ApiSandbox[Account]):
     async def _unknown(self, _request: Request) -> Response:
         return say.error(404, "global/not-found", "The requested resource was not found.")
 
-    def accepts(self, request: Request) -> Response | None:
+    def has_key(self, request: Request) -> bool:
         """The key comes as a token, or as the user of a password-less login."""
         basic = base64.b64encode(f"{self.API_KEY}:".encode()).decode()
         good = {f"Bearer {self.API_KEY}", f"Basic {basic}", f"Basic {self.API_KEY}"}
-        return None if request.headers.get("authorization", "") in good else say.not_authorised()
+        return request.headers.get("authorization") in good
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a type in a region."""
@@ -133,10 +133,6 @@ class LambdaSandbox(ApiSandbox[Account]):
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """Launches count twice."""
         return (self._calls, *(self._launches if group == "create" else ()))
-
-    def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
-        """A 429."""
-        return say.too_often(retry_after=wait_s)
 
     async def _types(self, _request: Request, _body: dict[str, Any]) -> Response:
         return JSONResponse({"data": self.account.market.wire()})

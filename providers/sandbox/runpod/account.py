@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.runpod import faults
@@ -100,9 +101,12 @@ class Account(SandboxAccount[Pod]):
     def _pod(self, order: Order, gpu: GpuType, rate_usd_h: Decimal, center: str, lands_in_s: float) -> Pod:
         at, timing = self.now + timedelta(seconds=lands_in_s), self.engine.timing
         pod = Pod(
-            id="".join(self._ids.choices(ALPHABET, k=14)),
+            ref="".join(self._ids.choices(ALPHABET, k=14)),
+            name=order.name,
+            gpu=canonical("runpod", gpu.id) or gpu.id,
+            gpu_count=order.count,
             order=order,
-            gpu=gpu,
+            kind=gpu,
             rate_usd_h=rate_usd_h,
             data_center=center or None,
             created_at=at,
@@ -158,7 +162,7 @@ class Account(SandboxAccount[Pod]):
 
     def end(self, pod: Pod, ended: str, at: datetime, change: str) -> None:
         """Put a pod into EXITED, ERROR or TERMINATED and its bill with it."""
-        pod.ended, pod.ended_at, pod.change = ended, at, change
+        pod.ended, pod.ended_at, pod.change = ended, at if ended == "TERMINATED" else None, change
         pod.meter.stop_all(at)
         if ended != "TERMINATED" and pod.order.volume_gb:
             pod.meter.start("storage", at, pod.order.volume_gb * STOPPED_USD_GB_H)
@@ -234,9 +238,9 @@ class Account(SandboxAccount[Pod]):
             records += [
                 _record(pod, begin, begin + bucket, until)
                 for pod in self.instances.values()
-                if pod_id in (None, pod.id)
+                if pod_id in (None, pod.ref)
                 and pod.created_at < until
-                and (pod.ended != "TERMINATED" or pod.ended_at is None or pod.ended_at > begin)
+                and (pod.ended_at is None or pod.ended_at > begin)
                 and pod.meter.usd("gpu", until, begin) + pod.meter.usd("storage", until, begin)
             ]
             begin += bucket
@@ -249,7 +253,7 @@ def _record(pod: Pod, start: datetime, end: datetime, until: datetime) -> dict[s
     return {
         "startTime": rfc3339(start),
         "endTime": rfc3339(end),
-        "podId": pod.id,
+        "podId": pod.ref,
         "totalAmount": float(gpu + disk),
         "gpuAmount": float(gpu),
         "cpuAmount": 0,

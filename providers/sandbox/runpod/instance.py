@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.gpus.table import canonical
-from providers.sandbox.engine import TrueInstance
+from providers.sandbox.instance import SandboxInstance
 from providers.sandbox.runpod.market import GpuType
 from providers.sandbox.runpod.validation import Order
 from providers.sandbox.ssh import HOST
-from providers.sandbox.timeline import Meter
 
 ACTIONS = {
     "PROVISIONING": ("stop", "terminate"),
@@ -47,26 +45,20 @@ class Boot:
     stale_address: bool = False
 
 
-@dataclass(slots=True)
-class Pod:
+@dataclass(kw_only=True)
+class Pod(SandboxInstance):
     """A pod and everything that happened to it. `launched_at` is the newest create, start or restart."""
 
-    id: str
     order: Order
-    gpu: GpuType
+    kind: GpuType
     rate_usd_h: Decimal
     data_center: str | None
-    created_at: datetime
     launched_at: datetime
     boot: Boot
-    shown_at: datetime
-    listed_at: datetime
     #: How long it is shown as TERMINATED.
     fades_s: float
-    meter: Meter = field(default_factory=Meter)
     #: EXITED, ERROR or TERMINATED once that happened; None while alive.
     ended: str | None = None
-    ended_at: datetime | None = None
     change: str = ""
     #: Counts containers, because each gets a public port of its own. `port` is the present one's.
     generation: int = 1
@@ -76,14 +68,9 @@ class Pod:
     deaf: bool = False
 
     @property
-    def ref(self) -> str:
-        """Its id."""
-        return self.id
-
-    @property
     def door(self) -> str:
         """The key of its SSH port: its id, with a number from its second container on."""
-        return self.id if self.generation == 1 else f"{self.id}.{self.generation}"
+        return self.ref if self.generation == 1 else f"{self.ref}.{self.generation}"
 
     def status(self, now: datetime) -> str:
         """The v2 status word."""
@@ -104,8 +91,7 @@ class Pod:
 
     def fading(self, now: datetime) -> bool:
         """Whether it is terminated and still shown for a moment, as TERMINATED."""
-        ended = self.ended_at if self.ended == "TERMINATED" else None
-        return ended is not None and now < ended + timedelta(seconds=self.fades_s)
+        return self.ended_at is not None and now < self.ended_at + timedelta(seconds=self.fades_s)
 
     def is_over(self, now: datetime) -> bool:
         """Terminated, shown no longer, and without a port that somebody has to take away."""
@@ -144,26 +130,6 @@ class Pod:
         if self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.rate_usd_h)
 
-    def usd(self, now: datetime) -> Decimal:
-        """The whole bill so far."""
-        return self.meter.total_usd(now)
-
-    def truth(self, cloud: str, now: datetime) -> TrueInstance:
-        """What is really there, whatever the API says."""
-        return TrueInstance(
-            cloud=cloud,
-            ref=self.id,
-            name=self.order.name,
-            status=self.status(now),
-            gpu=canonical(cloud, self.gpu.id) or self.gpu.id,
-            gpu_count=self.order.count,
-            created_at=self.created_at,
-            ended_at=self.ended_at if self.ended == "TERMINATED" else None,
-            gpu_s=self.meter.seconds("gpu", now),
-            gpu_usd=self.meter.usd("gpu", now),
-            storage_usd=self.meter.usd("storage", now),
-        )
-
     def _container_s(self, now: datetime) -> float:
         return (now - self.launched_at) / timedelta(seconds=1)
 
@@ -174,7 +140,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
     direct = proxy = None
     ports = []
     if pod.shown(now):
-        user = f"{pod.id}-64411eb2"
+        user = f"{pod.ref}-64411eb2"
         proxy = {"host": "ssh.runpod.io", "port": 22, "username": user, "command": f"ssh {user}@ssh.runpod.io"}
     if address is not None:
         host, port = address
@@ -187,7 +153,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
     elif order.volume_gb:
         mounts = {"persistent": {"size": order.volume_gb, "path": order.volume_path}}
     return {
-        "id": pod.id,
+        "id": pod.ref,
         "name": order.name,
         "image": order.image,
         "args": order.args,
@@ -198,7 +164,7 @@ def v2(pod: Pod, now: datetime) -> dict[str, Any]:
         "registry": None,
         "status": status,
         "actions": list(ACTIONS[status]),
-        "gpu": {"id": pod.gpu.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
+        "gpu": {"id": pod.kind.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
         "cloud": order.tier,
         "dataCenterId": None if status == "PROVISIONING" else pod.data_center,
         "cudaVersion": "12.8" if pod.shown(now) else None,
@@ -234,7 +200,7 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         ports = [{"ip": host, "isIpPublic": True, "privatePort": 22, "publicPort": port, "type": "tcp"}]
     shown = pod.shown(now)
     return {
-        "id": pod.id,
+        "id": pod.ref,
         "name": order.name,
         "imageName": order.image,
         "dockerArgs": order.args,
@@ -253,8 +219,8 @@ def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
         "lastStatusChange": pod.change,
         "podType": "INTERRUPTABLE" if order.bid_usd_h is not None else "RESERVED",
         "uptimeSeconds": pod.uptime_s(now) if shown else 0,
-        "machineId": f"m{pod.id[:8]}",
-        "machine": {"gpuDisplayName": pod.gpu.name, "podHostId": f"{pod.id}-64411eb2"},
+        "machineId": f"m{pod.ref[:8]}",
+        "machine": {"gpuDisplayName": pod.kind.name, "podHostId": f"{pod.ref}-64411eb2"},
         "runtime": {"uptimeInSeconds": pod.uptime_s(now), "ports": ports} if shown else None,
     }
 

@@ -103,7 +103,7 @@ class Rest:
         """Make the pod that was ordered. Raises `Problem`."""
         lands_in_s = self._cloud.lands_in_s()
         pod = self._cloud.account.deploy(order, lands_in_s)
-        self._cloud.committed(pod.id, lands_in_s)
+        self._cloud.committed(pod.ref, lands_in_s)
         return pod
 
     async def _create(self, _request: Request, body: dict[str, Any]) -> Response:
@@ -118,12 +118,12 @@ class Rest:
         small = cloud.fault("small_pages")
         limit = min(_whole(request, "limit", PAGE_MAX), PAGE_MAX)
         limit = limit if small is None else int(small.get("rows", 1))
-        ids = [pod.id for pod in pods]
+        ids = [pod.ref for pod in pods]
         start = ids.index(cursor) + 1 if cursor in ids else 0
         page = pods[start : start + limit]
         more = start + limit < len(pods)
         body: dict[str, Any] = {"pods": [v2(pod, cloud.now) for pod in page]}
-        pagination = {"nextCursor": page[-1].id if more else None, "hasNextPage": more}
+        pagination = {"nextCursor": page[-1].ref if more else None, "hasNextPage": more}
         if cursor is None and cloud.fault("page_error") is not None:
             body["pods"] = body["pods"][: len(page) // 2]
             pagination = {"nextCursor": "broken", "hasNextPage": True}

@@ -15,7 +15,7 @@ from providers.sandbox.api import ApiSandbox, RateWindow
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.account import Account
 from providers.sandbox.runpod.market import GpuType, Market
-from providers.sandbox.runpod.responses import WINDOWS, Problem, bearer, key_problem, problem
+from providers.sandbox.runpod.responses import INVALID_KEY, WINDOWS, Problem, bearer, key_problem, problem
 from providers.sandbox.runpod.routes_rest import Rest
 
 KEY = re.compile(r"(?P<tier>secure|community)/(?P<slug>.+)x(?P<count>\d+)(?:/(?P<center>[^/]+))?")
@@ -55,9 +55,13 @@ class RunPodSandbox(ApiSandbox[Account]):
 
     # ── the gateway ──────────────────────────────────────────────────────────────────────────────
 
-    def accepts(self, request: Request) -> Response | None:
-        """A token."""
-        return key_problem(request, bearer(request), self.API_KEY)
+    def has_key(self, request: Request) -> bool:
+        """A token, and not the user agent of a simple script."""
+        return key_problem(request, bearer(request), self.API_KEY) is None
+
+    def refuse_key(self, request: Request, group: str) -> Response:
+        """A missing key, a wrong one, or a bot."""
+        return key_problem(request, bearer(request), self.API_KEY) or problem(401, INVALID_KEY)
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is a GPU in a tier."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.tensordock.instance import Machine, Phase
@@ -50,7 +51,8 @@ class Account(SandboxAccount[Machine]):
             name=str(attributes.get("name") or ""),
             place=place,
             stock=stock,
-            count=count,
+            gpu=canonical("tensordock", stock.slug) or stock.slug,
+            gpu_count=count,
             vcpus=asked["vcpu_count"],
             ram_gb=asked["ram_gb"],
             disk_gb=asked["storage_gb"],
@@ -92,7 +94,7 @@ class Account(SandboxAccount[Machine]):
 
     def start(self, machine: Machine) -> bool:
         """Plan the way back to running; False when its GPUs were given back and are taken."""
-        if not machine.holds_gpu and not self.market.take(machine.stock, machine.count):
+        if not machine.holds_gpu and not self.market.take(machine.stock, machine.gpu_count):
             return False
         machine.holds_gpu = True
         machine.resume(self.now, self.engine.timing.start_s)
@@ -106,7 +108,7 @@ class Account(SandboxAccount[Machine]):
     def _release(self, machine: Machine) -> None:
         if machine.holds_gpu:
             machine.holds_gpu = False
-            self.market.give_back(machine.stock, machine.count)
+            self.market.give_back(machine.stock, machine.gpu_count)
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

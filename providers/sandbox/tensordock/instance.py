@@ -7,8 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from providers.gpus.table import canonical
-from providers.sandbox.instance import SandboxInstance
+from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.tensordock.market import Place, Stock
 from providers.sandbox.timeline import Timeline
 
@@ -32,13 +31,12 @@ RELEASED = Phase("stoppeddisassociated")
 
 
 @dataclass(kw_only=True)
-class Machine(SandboxInstance[Phase]):
+class Machine(PhasedInstance[Phase]):
     """State of one machine. `ghost` hides it while it goes on."""
 
     phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase("queued")))
     place: Place
     stock: Stock
-    count: int
     vcpus: int
     ram_gb: int
     disk_gb: int
@@ -49,16 +47,6 @@ class Machine(SandboxInstance[Phase]):
     holds_gpu: bool = True
     ports_ignored: bool = False
     ghost: bool = False
-
-    @property
-    def gpu(self) -> str:
-        """The canonical name of its GPU."""
-        return canonical("tensordock", self.stock.slug) or self.stock.slug
-
-    @property
-    def gpu_count(self) -> int:
-        """How many it has."""
-        return self.count
 
     def boot(self, boot_s: float, address_s: float = 0.0) -> None:
         """Plan the walk to running; everything is billed from the creation on."""
@@ -99,7 +87,7 @@ class Machine(SandboxInstance[Phase]):
         """
         phase = self.phases.at(now)
         forwards = [] if ssh_port is None or self.ports_ignored else [{"internal_port": 22, "external_port": ssh_port}]
-        gpu = {"count": self.count, "v0Name": self.stock.slug}
+        gpu = {"count": self.gpu_count, "v0Name": self.stock.slug}
         return {
             "type": "virtualmachine",
             "id": self.ref,
@@ -125,7 +113,7 @@ class Machine(SandboxInstance[Phase]):
             "status": self.status(now),
             "ipAddress": "127.0.0.1" if phase.address and self.ended_at is None else "",
             "gpu_model": self.stock.slug,
-            "gpu_count": self.count,
+            "gpu_count": self.gpu_count,
             "vcpus": self.vcpus,
             "ram_gb": self.ram_gb,
             "storage_gb": self.disk_gb,

@@ -110,10 +110,6 @@ class TensorDockSandbox(ApiSandbox[Account]):
         documented = self.paths((method, f"/api/v2{path}", group, answer) for method, path, group, answer in table)
         return [*documented, *side.v0_routes()]
 
-    def accepts(self, request: Request) -> Response | None:
-        """A token."""
-        return None if request.headers.get("authorization") == f"Bearer {self.API_KEY}" else say.unauthorised()
-
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is so many GPUs at a location."""
         sent = _attributes(body)
@@ -128,10 +124,6 @@ class TensorDockSandbox(ApiSandbox[Account]):
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """One for the whole organization."""
         return (self._calls,)
-
-    def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
-        """A 429."""
-        return say.too_often(retry_after=wait_s)
 
     async def _locations(self, _request: Request, _body: dict[str, Any]) -> Response:
         return JSONResponse({"data": {"locations": self.account.market.locations()}})

@@ -31,11 +31,13 @@ class Account(SandboxAccount[Contract]):
         self._next_ref += 7
         bid = body.get("price")
         base = Decimal(str(bid)) if bid is not None else (part.machine.gpu_usd_h or Decimal(0)) * part.size
+        other = self.cloud.fault("other_gpu")
         contract = Contract(
             ref=self._next_ref,
             name=body.get("label"),
             machine=part.machine,
-            size=part.size,
+            gpu=part.machine.gpu if other is None else str(other.get("gpu", "RTX3090")),
+            gpu_count=part.size,
             gpu_usd_h=base * self.price_factor(),
             disk_gb=float(body.get("disk") or 10),
             image=str(body.get("image")),
@@ -44,9 +46,6 @@ class Account(SandboxAccount[Contract]):
             bid_usd_h=None if bid is None else Decimal(str(bid)),
             **self.times(lands_in_s),
         )
-        other = self.cloud.fault("other_gpu")
-        if other is not None:
-            contract.other_gpu = str(other.get("gpu", "RTX3090"))
         contract.meter.start("storage", contract.created_at, contract.storage_usd_h)
         self._boot(contract, contract.created_at)
         return self.add(contract)
@@ -97,7 +96,7 @@ class Account(SandboxAccount[Contract]):
         """Plan the way back to running; False when the GPUs are taken, with the start left in the queue."""
         if contract.holds_gpu and contract.phases.at(self.now).intended == "running":
             return True
-        if not contract.holds_gpu and not self.market.take(contract.machine, contract.size):
+        if not contract.holds_gpu and not self.market.take(contract.machine, contract.gpu_count):
             self.queued.add(contract.ref)
             return False
         contract.holds_gpu = True
@@ -127,7 +126,7 @@ class Account(SandboxAccount[Contract]):
     def _release(self, contract: Contract) -> None:
         if contract.holds_gpu:
             contract.holds_gpu = False
-            self.market.give_back(contract.machine, contract.size)
+            self.market.give_back(contract.machine, contract.gpu_count)
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

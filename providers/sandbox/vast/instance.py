@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.sandbox.instance import SandboxInstance
+from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.timeline import Timeline
 from providers.sandbox.vast.market import Machine, hardware, host, storage_usd_h
 
@@ -31,12 +31,11 @@ STOPPED = Phase("exited", cur="stopped", intended="stopped")
 
 
 @dataclass(kw_only=True)
-class Contract(SandboxInstance[Phase]):
+class Contract(PhasedInstance[Phase]):
     """State of one instance. `bid_usd_h` None means on demand."""
 
     phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase(None)))
     machine: Machine
-    size: int
     gpu_usd_h: Decimal
     disk_gb: float
     image: str
@@ -47,19 +46,7 @@ class Contract(SandboxInstance[Phase]):
     offline: bool = False
     bare: bool = False
     uptime_hidden: bool = False
-    #: The GPUs that it has, where they are not those of the offer.
-    other_gpu: str | None = None
     ssh_keys: list[str] = field(default_factory=list)
-
-    @property
-    def gpu(self) -> str:
-        """The canonical name of what it really has."""
-        return self.other_gpu or self.machine.gpu
-
-    @property
-    def gpu_count(self) -> int:
-        """How many it has."""
-        return self.size
 
     def status(self, now: datetime) -> str:
         """The API's word."""
@@ -113,7 +100,7 @@ class Contract(SandboxInstance[Phase]):
         actual = "offline" if self.offline else phase.actual
         gpu_now = self.meter.rate_usd_h("gpu", now)
         storage = self.storage_usd_h
-        has = hardware(replace(self.machine, gpu=self.gpu) if self.other_gpu else self.machine, self.size)
+        has = hardware(replace(self.machine, gpu=self.gpu), self.gpu_count)
         ports = {"22/tcp": [{"HostIp": "0.0.0.0", "HostPort": str(ssh_port)}]}  # noqa: S104 # what Docker reports
         return {
             "id": self.ref,

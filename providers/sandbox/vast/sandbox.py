@@ -128,12 +128,9 @@ class VastSandbox(ApiSandbox[Account]):
             Route("/api/v0/gpu_names/unique/", pages.gpu_names, methods=["GET"]),
         ]
 
-    def accepts(self, request: Request) -> Response | None:
+    def refuse_key(self, request: Request, group: str) -> Response:
         """Without a key the answer is another one than with a wrong key."""
-        given = request.headers.get("authorization")
-        if given is None:
-            return say.not_authorised("403")
-        return None if given == f"Bearer {self.API_KEY}" else say.not_authorised()
+        return say.not_authorised("404" if "authorization" in request.headers else "403")
 
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         """An offer is named in the path."""
@@ -146,10 +143,6 @@ class VastSandbox(ApiSandbox[Account]):
     def rate_windows(self, group: str) -> tuple[RateWindow, ...]:
         """One for each endpoint."""
         return (self._windows[group],)
-
-    def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
-        """A 429 with the endpoint's threshold."""
-        return say.too_often("json", say.THRESHOLDS_S[group], wait_s)
 
     async def _bundles(self, request: Request, body: dict[str, Any]) -> Response:
         if self.fault("search_quota") is not None:

@@ -7,12 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, SecretStr
-
-from ledger.kernel.clock import Clock
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
-from providers.adapter import CloudAdapter
+from providers.adapter import CloudAdapter, CloudConfig
 from providers.adapter_helpers import fits, seconds
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.contract import InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer, SshEndpoint
@@ -28,8 +25,8 @@ from providers.errors import (
     Unavailable,
 )
 from providers.gpus.table import GPUS
-from providers.http import Credential, Reply
-from providers.rate_limits import Pace, Pacer
+from providers.http import Reply
+from providers.rate_limits import Pace
 
 CLOUD = "cirrus"
 CAPABILITIES = Capabilities(
@@ -47,12 +44,9 @@ CAPABILITIES = Capabilities(
 )
 
 
-class CirrusConfig(BaseModel):
+class CirrusConfig(CloudConfig):
     """How to reach one Cirrus account."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
-
-    api_key: Credential = SecretStr("")
     base_url: str = "https://api.cirrus.example"
 
 
@@ -82,9 +76,6 @@ class CirrusProvider(CloudAdapter):
         "balance": "cirrus tells no balance",
         "charges": "cirrus has no bill by machine",
     }
-
-    def __init__(self, config: CirrusConfig, clock: Clock, pacer: Pacer | None = None) -> None:
-        super().__init__(clock, pacer, base_url=config.base_url, key=config.api_key.get_secret_value())
 
     def error_of(self, reply: Reply) -> ProviderError | None:
         return None if reply.ok else _error(reply)

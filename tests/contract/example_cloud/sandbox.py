@@ -13,10 +13,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
 from providers.sandbox.account import SandboxAccount
-from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
+from providers.sandbox.api import ApiSandbox, Handler, Refused
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.faults import Fault, FaultTable, common, per_group
-from providers.sandbox.instance import SandboxInstance
+from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.timeline import Timeline
 
 PRICES = {"north": Decimal("0.40"), "south": Decimal("0.44")}
@@ -32,21 +32,12 @@ def too_often(given: Mapping[str, Any]) -> Response:
 
 
 @dataclass(kw_only=True)
-class Machine(SandboxInstance[str]):
+class Machine(PhasedInstance[str]):
     """One machine and its bill."""
 
     phases: Timeline[str] = field(default_factory=lambda: Timeline("pending"))
     region: str
-    count: int
     usd_h: Decimal
-
-    @property
-    def gpu(self) -> str:
-        return "RTX4090"
-
-    @property
-    def gpu_count(self) -> int:
-        return self.count
 
     def status(self, now: datetime) -> str:
         return self.phases.at(now) if self.ended_at is None else "offline"
@@ -69,7 +60,8 @@ class Account(SandboxAccount[Machine]):
             ref=f"m-{len(self.instances) + 1}",
             name=str(body["name"]),
             region=place,
-            count=int(count),
+            gpu="RTX4090",
+            gpu_count=int(count),
             usd_h=self.prices[place] * int(count) * self.price_factor(),
             **self.times(lands_in_s),
         )
@@ -134,17 +126,11 @@ class CirrusSandbox(ApiSandbox[Account]):
         ]
         return [*self.paths(table)]
 
-    def accepts(self, request: Request) -> Response | None:
-        return None if request.headers.get("authorization") == f"Bearer {self.API_KEY}" else said(401)
-
     def ordered(self, request: Request, body: Mapping[str, Any]) -> tuple[str | None, str]:
         return body.get("name"), str(body.get("offer"))
 
     def malformed(self) -> Response:
         return said(422)
-
-    def too_often(self, group: str, window: RateWindow, wait_s: int) -> Response:
-        return too_often({"retry_after": wait_s})
 
     def _keys(self) -> list[str]:
         there = [f"{place}-{count}" for place in self.account.prices for count in self.COUNTS]
@@ -190,7 +176,7 @@ class CirrusSandbox(ApiSandbox[Account]):
             "name": machine.name,
             "status": status,
             "gpu": machine.gpu,
-            "count": machine.count,
+            "count": machine.gpu_count,
             "usd_h": float(machine.usd_h),
             "region": machine.region,
             "port": self.account.reserve_port(machine) if status == "running" else None,

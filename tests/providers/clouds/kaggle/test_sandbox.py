@@ -276,7 +276,7 @@ async def test_the_environment_leads_an_adapter_here(kaggle: Served) -> None:
     given = kaggle.cloud.environment(kaggle.url)
     fields = {
         "KAGGLE_USERNAME": "username",
-        "KAGGLE_KEY": "key",
+        "KAGGLE_KEY": "api_key",
         "KAGGLE_API_TOKEN": "api_token",
         "KAGGLE_API_URL": "base_url",
     }

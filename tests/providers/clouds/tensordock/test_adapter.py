@@ -65,7 +65,7 @@ async def test_the_machine_gets_its_shape_its_image_and_its_key(cloud: Served) -
     machine = cloud.account.instances[made.ref]
 
     assert (machine.name, machine.image) == (NAME, "ubuntu2404_nvidia_570")
-    assert (machine.count, machine.vcpus, machine.ram_gb, machine.disk_gb) == (1, 8, 32, 100)
+    assert (machine.gpu_count, machine.vcpus, machine.ram_gb, machine.disk_gb) == (1, 8, 32, 100)
     material = " ".join(PUBLIC_KEY.split()[:2])
     assert any(material in command for command in machine.cloud_init["runcmd"])
 
