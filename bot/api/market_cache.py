@@ -19,7 +19,7 @@ KEPT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class CachedAnswer:
     """The body of an answer, and the tag that stays the same while its prices do."""
 
     etag: str
@@ -29,17 +29,17 @@ class Ready:
 @dataclass(slots=True)
 class _Place:
     at_s: int = -1
-    ready: Ready | None = None
+    ready: CachedAnswer | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
-class Shelf:
+class MarketCache:
     """The answers of one process."""
 
     _places: OrderedDict[JobRequest, _Place] = field(default_factory=OrderedDict)
 
-    async def inventory(self, ctx: Context, wanted: JobRequest) -> Ready:
+    async def inventory(self, ctx: Context, wanted: JobRequest) -> CachedAnswer:
         """The ranked market for `wanted` as one JSON document."""
         place = self._places.setdefault(wanted, _Place())
         self._places.move_to_end(wanted)
@@ -51,7 +51,7 @@ class Shelf:
                 return place.ready
             found = await ctx.catalog.inventory(wanted, ctx.policy)
             document = market_document(found, wanted)
-            ready = Ready(f'"{document.fingerprint}"', document.model_dump_json().encode())
+            ready = CachedAnswer(f'"{document.fingerprint}"', document.model_dump_json().encode())
             # A cloud that did not answer may do so at the next question.
             place.ready = ready if all(one.ok or one.cloud not in ctx.providers for one in found.answers) else None
             place.at_s = now_s

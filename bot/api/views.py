@@ -5,30 +5,21 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.endpoints import NodeApiOut, Ssh
-from bot.api.schemas import (
-    AgentOut,
-    ApprovalOut,
-    DiskOut,
-    OptionOut,
-    RequestOut,
-    RequestSummary,
-    SessionOut,
-    Terms,
-    Waiting,
-)
+from bot.api.schemas.connection import NodeApiOut, Ssh
+from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
+from bot.api.schemas.sessions import AgentOut, DiskOut, SessionOut, Terms
 from bot.rules.approvals.approvers import asked, is_slack_group
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate
 from bot.services.billing.metering import cost_now
 from bot.services.billing.true_up import Range
-from bot.services.checkpoints.hold import WAITS
 from bot.services.grants import amendments
 from bot.services.market.codec import hold_line, offer_from_json, parts_line
 from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import LIVE_SESSION, RequestState
 from ledger.models import Instance, Node, Option
 from ledger.queries.views import RequestView, SessionView
@@ -42,7 +33,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate, hint: str =
     request, quote = view.request, view.quote
     return RequestOut(
         **RequestSummary.model_validate(request).model_dump(),
-        job={name: value for name, value in request.job.items() if name not in HIDDEN_IN_JOB},
+        job={name: value for name, value in request.job.to_json().items() if name not in HIDDEN_IN_JOB},
         quote_version=request.quote_version,
         options=[_option(option) for option in view.options],
         approvals=[ApprovalOut.model_validate(vote) for vote in view.approvals],

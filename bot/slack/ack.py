@@ -66,13 +66,13 @@ def _command(heard: Heard, policy: Policy, clouds: Sequence[str], command: str) 
         return _ephemeral(help_message.grammar_error(parsed, command))
     if parsed.name == "help":
         return _ephemeral(help_message.overview(command, parsed.target))
-    if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.args):
+    if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.job):
         return Plan(_asking(parsed, clouds), heard, parsed)
     return Plan(work=heard, parsed=parsed)
 
 
 def _asking(parsed: Command, clouds: Sequence[str]) -> dict[str, Any]:
-    wanted = parsed.args.clouds if parsed.args else ()
+    wanted = parsed.job.candidates if parsed.job else ()
     asked = [cloud for cloud in clouds if not wanted or cloud in wanted]
     return _ephemeral(said(f"Asking {plural(len(asked), 'cloud')}…")).answer
 

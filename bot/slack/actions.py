@@ -9,6 +9,7 @@ from typing import Final
 
 from bot.rules.approvals.approvers import DeciderFacts
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments
@@ -29,8 +30,10 @@ from ledger.queries.views import request_view
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
 #: What is wrong with a change, and can be typed anew.
-CHANGE_CODES: Final = frozenset({"bad_hours", "hours_raised", "bad_cap", "cap_raised"})
-AMOUNT_CODES: Final = frozenset({"amount_needed", "amount_mismatch", "bad_cap", "cap_raised", "limit_spent"})
+CHANGE_CODES: Final = frozenset({ReplyCode.BAD_HOURS, ReplyCode.HOURS_RAISED, ReplyCode.BAD_CAP, ReplyCode.CAP_RAISED})
+AMOUNT_CODES: Final = frozenset(
+    {ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH, ReplyCode.BAD_CAP, ReplyCode.CAP_RAISED, ReplyCode.LIMIT_SPENT}
+)
 
 _CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
 
@@ -62,7 +65,7 @@ async def click(desk: Desk, job: Job) -> None:
     elif verb == "reject":
         facts = await desk.decider(job)
         reply = await decisions.preview(desk.ctx, Decide(job.heard.value, facts))
-        if reply.code == "reason_needed":
+        if reply.code == ReplyCode.REASON_NEEDED:
             view = modals.reject(job.heard.value, desk.ctx.policy)
             await desk.open(job, view, "The dialog could not be opened in time; click *Reject* again.")
         else:
@@ -184,12 +187,14 @@ async def _approve(desk: Desk, job: Job, decide: Decide, *, changing: bool = Fal
     if request is not None and changing and reply.code in CHANGE_CODES:
         await _open_change(desk, job, request, decide, reply.sentence)
     elif request is not None and reply.code in AMOUNT_CODES and "expected_usd" in reply.data:
-        plainly = reply.code == "amount_needed" and decide.typed_amount is None and "over_budget" not in reply.data
+        plainly = (
+            reply.code == ReplyCode.AMOUNT_NEEDED and decide.typed_amount is None and "over_budget" not in reply.data
+        )
         problem = "" if plainly else reply.sentence
         instead = f"{safe(problem)} The dialog could not be opened in time; click *Approve* again."
         view = modals.amount(mark_of(decide), _spend(request, reply, decide.hours), problem)
         await desk.open(job, view, instead.strip(), channel)
-    elif not reply.ok or reply.code == "first_of_two":
+    elif not reply.ok or reply.code == ReplyCode.FIRST_OF_TWO:
         await desk.say(job, answer(reply), channel)
 
 
@@ -199,7 +204,7 @@ def _spend(request: Request, reply: Reply, time_h: Decimal | None) -> modals.Spe
         expected_usd=Decimal(reply.data["expected_usd"]),
         worst_usd=Decimal(reply.data["worst_usd"]),
         price_usd_h=Decimal(reply.data["price_usd_h"]),
-        time_h=time_h or JobRequest.from_json(request.job).hours,
+        time_h=time_h or request.job.hours,
         limit_usd=reply.data.get("limit_usd"),
         limit_by=str(reply.data.get("limit_by", "")),
         spent_usd=Decimal(reply.data["spent_usd"]),

@@ -7,9 +7,10 @@ from typing import Final
 
 from bot.rules.approvals.decision import is_approver
 from bot.rules.budgets.budget import Period
-from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.job import everything
 from bot.rules.grammar.parser import Command, GrammarError, parse
 from bot.rules.instances.power import Order
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, delegation, ssh_keys
 from bot.services.approvals import break_glass, decisions, explanation
 from bot.services.approvals.break_glass import BreakGlass
@@ -20,7 +21,6 @@ from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.instances import power
 from bot.services.plans import planner
-from bot.services.plans.planner import LOOK_HOURS
 from bot.services.requests import submit as request_submit
 from bot.services.runtime.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
@@ -75,16 +75,15 @@ async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: s
 def _nobody_decides_here(desk: Desk) -> Reply:
     return Reply(
         False,
-        "nobody_decides_here",
+        ReplyCode.NOBODY_DECIDES_HERE,
         "Nobody who approves can see this conversation, so nothing was asked for. Ask in a channel: "
         f"{desk.settings.command} works in each. An operator may also set GPU_SHOPPER_APPROVALS_CHANNEL.",
     )
 
 
 async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
-    if parsed.args is not None:
-        wanted = job_request(parsed.args, desk.ctx.policy, LOOK_HOURS)
-        await submit(desk, job, wanted, job.heard.channel, job.key)
+    if parsed.job is not None:
+        await submit(desk, job, parsed.job, job.heard.channel, job.key)
         return
     if (desk.settings.approvals_channel or job.heard.channel).startswith(_PRIVATE):
         await desk.say(job, answer(_nobody_decides_here(desk)))
@@ -96,14 +95,14 @@ async def _provision(desk: Desk, job: Job, parsed: Command) -> None:
 
 
 async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
-    wanted = job_request(parsed.args or JobArgs(), desk.ctx.policy, LOOK_HOURS)
+    wanted = parsed.job or everything(desk.ctx.policy)
     found = await desk.ctx.catalog.inventory(wanted, desk.ctx.policy)
     await desk.say(job, inventory(found, wanted, desk.settings.command))
 
 
 async def _plan(desk: Desk, job: Job, parsed: Command) -> None:
     ctx = desk.ctx
-    wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
+    wanted = parsed.job or everything(ctx.policy)
     found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     await desk.say(job, plan(found, desk.settings.command))
     await charts.share(desk, job, found)
@@ -128,7 +127,7 @@ async def _status(desk: Desk, job: Job, parsed: Command) -> None:
     try:
         found = await service.status(desk.ctx, parsed.target)
     except LookupError as error:
-        await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
+        await desk.say(job, answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")))
         return
     now, view = desk.ctx.clock.now(), found.session
     cost = cost_now(desk.ctx, view, now) if view else None
@@ -189,14 +188,16 @@ async def _audit(desk: Desk, job: Job, parsed: Command) -> None:
     try:
         found = await audit_journal.audit(desk.ctx.db, parsed.target)
     except LookupError as error:
-        await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
+        await desk.say(job, answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")))
         return
     async with desk.ctx.db.read() as tx:
         own = found.owner in await authorization.mine(tx, desk.ctx.policy, facts.actor)
     if own or (facts.known and is_approver(desk.ctx.policy, facts)):
         await desk.say(job, journal(found))
     else:
-        await desk.say(job, answer(Reply(False, "not_yours", "Only its owner or an approver reads this journal.")))
+        await desk.say(
+            job, answer(Reply(False, ReplyCode.NOT_YOURS, "Only its owner or an approver reads this journal."))
+        )
 
 
 async def _why(desk: Desk, job: Job, parsed: Command) -> None:
@@ -204,10 +205,10 @@ async def _why(desk: Desk, job: Job, parsed: Command) -> None:
         async with desk.ctx.db.read() as tx:
             request, _ = await resolve(tx, parsed.target)
     except LookupError as error:
-        await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
+        await desk.say(job, answer(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")))
         return
     found = await explanation.why(desk.ctx, request.id)
-    await desk.say(job, answer(Reply(True, "why", " ".join(found.sentences))))
+    await desk.say(job, answer(Reply(True, ReplyCode.WHY, " ".join(found.sentences))))
 
 
 async def _delegate(desk: Desk, job: Job, parsed: Command) -> None:
@@ -215,7 +216,7 @@ async def _delegate(desk: Desk, job: Job, parsed: Command) -> None:
     if parsed.action == "list":
         everything = facts.known and is_approver(desk.ctx.policy, facts)
         rows = await delegation.listing(desk.ctx, facts.actor, everything=everything)
-        await desk.say(job, answer(Reply(True, "delegations", delegation.said(rows))))
+        await desk.say(job, answer(Reply(True, ReplyCode.DELEGATIONS, delegation.said(rows))))
         return
     to = Actor.from_ref(parsed.target) if parsed.action == "set" else None
     change = delegation.Delegate(facts, to, parsed.day, job.key)

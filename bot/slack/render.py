@@ -104,7 +104,7 @@ async def _is_keyless(ctx: Context, owner: str, asked: bool = True) -> bool:
 
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
-    own_key = view.request.job.get("public_key") is not None
+    own_key = view.request.job.public_key is not None
     asked = view.request.state is RequestState.PENDING and not own_key
     keyless = await _is_keyless(ctx, view.request.requester, asked)
     hints = (no_key(view.request.requester, settings.command),) if keyless else ()

@@ -13,6 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for
+from ledger.kernel import money
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import new_id
 from ledger.models import Instance, LedgerEntry, Request, Session, Stray
 
@@ -55,7 +57,7 @@ class Entry:
     """One balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
 
     key: str
-    kind: str
+    kind: EntryKind
     debit: str
     credit: str
     amount_usd: Decimal
@@ -70,7 +72,7 @@ async def book(
     tx: Tx,
     *,
     key: str,
-    kind: str,
+    kind: EntryKind,
     debit: str,
     credit: str,
     amount_usd: Decimal,
@@ -106,7 +108,7 @@ async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
     rows = [
         {"id": new_id("led", entry.at), **{name: getattr(entry, name) for name in _ENTRY}}
         for entry in entries
-        if entry.amount_usd >= Decimal("0.0000005")
+        if money.amount(entry.amount_usd) > 0
     ]
     if not rows:
         return 0

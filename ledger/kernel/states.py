@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from functools import lru_cache
+from typing import Self
 
 
 class RequestState(StrEnum):
@@ -122,24 +123,55 @@ LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
 
 
-class NotificationKind(StrEnum):
-    """What people read. The value is the stable name in the database and in `docs/`."""
+#: A claim goes on through a move into one of these: the create is called under it, and the scheduler looks at a
+#: session whatever it does. With every other move it is over.
+CLAIM_GOES_ON: dict[type[State], frozenset[State]] = {
+    SessionState: frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED}),
+    InstanceState: frozenset({_I.SENDING}),
+}
+#: No job looks again at a row in one of these.
+NOTHING_DUE: dict[type[State], frozenset[State]] = {
+    RequestState: frozenset({_R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED, _R.UNAVAILABLE}),
+    SessionState: frozenset({_S.TERMINATING, _S.TERMINATED, _S.FAILED}),
+    InstanceState: frozenset({_I.GONE, _I.REJECTED, _I.TOMBSTONE}),
+}
 
-    REQUEST_MESSAGE = "request.message"
-    REQUEST_RESULT = "request.result"
-    REQUEST_REMINDER = "request.reminder"
-    SESSION_READY = "session.ready"
-    SESSION_ENDING = "session.ending"
-    SESSION_LAST_CALL = "session.last_call"
-    SESSION_UNATTENDED = "session.unattended"
-    SESSION_HELD = "session.held"
-    SESSION_ENDED = "session.ended"
-    BUDGET_THRESHOLD = "budget.threshold"
-    SESSION_INTERRUPTED = "session.interrupted"
-    STRAY_FOUND = "stray.found"
-    OPERATOR_PAGE = "operator.page"
-    DIGEST = "digest"
-    REPLY = "reply"
+
+class NotificationKind(StrEnum):
+    """What people receive. The value is the stable name in the database and in `docs/`; the label says what it tells.
+
+    A termination waits, for a few seconds at most, until the delivery of one that `delays_termination` was attempted;
+    of the replies these are only the ones that name who ordered it.
+    """
+
+    _value_: str
+    label: str
+    delays_termination: bool
+
+    def __new__(cls, value: str, label: str = "", delays_termination: bool | None = None) -> Self:
+        """Make one kind. Only type checkers need the defaults: they take `NotificationKind(text)` for this call."""
+        if not label or delays_termination is None:
+            raise TypeError(f"{value} needs a label, and whether a termination waits for it")
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.label, kind.delays_termination = label, delays_termination
+        return kind
+
+    REQUEST_MESSAGE = "request.message", "a request with its offers and buttons", False
+    REQUEST_RESULT = "request.result", "what became of a request", False
+    REQUEST_REMINDER = "request.reminder", "a request still waits for a decision", False
+    SESSION_READY = "session.ready", "how to reach the instance of a session", False
+    SESSION_ENDING = "session.ending", "a warning before the end of a session", True
+    SESSION_LAST_CALL = "session.last_call", "the final warning before the end of a session", False
+    SESSION_UNATTENDED = "session.unattended", "an idle or unresponsive session is about to end", True
+    SESSION_HELD = "session.held", "a termination waits for a checkpoint", True
+    SESSION_ENDED = "session.ended", "a session ended, and what it cost", False
+    BUDGET_THRESHOLD = "budget.threshold", "how much of a budget is used", False
+    SESSION_INTERRUPTED = "session.interrupted", "an instance failed, was lost, or is terminated early", True
+    STRAY_FOUND = "stray.found", "an orphan was found", False
+    OPERATOR_PAGE = "operator.page", "something needs an operator", False
+    DIGEST = "digest", "the costs of a day or a week", False
+    REPLY = "reply", "a private answer", True
 
 
 class Tier(StrEnum):
@@ -194,6 +226,16 @@ def sources(to: State) -> frozenset[State]:
 def is_terminal(state: State) -> bool:
     """True when nothing may leave `state`."""
     return not LEGAL[type(state)][state]
+
+
+def claim_goes_on(to: State) -> bool:
+    """Whether the work under a claim goes on after a move into `to`."""
+    return to in CLAIM_GOES_ON.get(type(to), ())
+
+
+def nothing_due(to: State) -> bool:
+    """Whether no job looks again at a row that moved into `to`."""
+    return to in NOTHING_DUE.get(type(to), ())
 
 
 def announced(to: State) -> tuple[NotificationKind, ...]:

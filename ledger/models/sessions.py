@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, SessionState, StrayState
 from ledger.models.base import Base, Claimable
@@ -107,7 +108,7 @@ class Instance(Claimable, Base):
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: How far the checkpoint gate is with its end: saving, held, or behind it; until when, and why, in a sentence.
-    gate: Mapped[str | None] = mapped_column(SafeString(16))
+    gate: Mapped[CheckpointStep | None] = mapped_column(EnumText(CheckpointStep, 16))
     gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gate_note: Mapped[str | None] = mapped_column(SafeText)
     #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Request, Session, Stray
 
 
@@ -53,7 +54,7 @@ def about(whose: Whose) -> ColumnElement[bool]:
         Event.subject.in_(sessions),
         Event.subject.in_(instances),
         Event.subject.in_(select(Stray.id).where(Stray.instance_id.in_(instances))),
-        and_(Event.kind == "budget.threshold", Event.subject.in_(budgets)),
+        and_(Event.kind == EventKind.BUDGET_THRESHOLD, Event.subject.in_(budgets)),
     )
 
 

@@ -29,9 +29,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.calendar_spans import begin
 from ledger.kernel.columns import MicroUsd
+from ledger.kernel.entry_kind import SPENT
 from ledger.kernel.states import Tier
 from ledger.models import Facet, LedgerEntry, Rollup, Unrolled
-from ledger.queries.rollup import AMOUNT, FACETS, SPENT, by_facet_id, days_and_hours, raw, waiting
+from ledger.queries.rollup import AMOUNT, FACETS, by_facet_id, days_and_hours, raw, waiting
 
 _HOUR = timedelta(hours=1)
 _AMOUNT: ColumnElement[Decimal] = type_coerce(Rollup.amount_usd, MicroUsd)

@@ -13,10 +13,9 @@ from sqlalchemy.orm import aliased
 from ledger.core.events import record
 from ledger.core.locks import lock_families
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, StrayState
 from ledger.models import BillLine, Instance, Session, Stray
-
-MOVED = "instance.account_moved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +95,16 @@ async def move_account(
     moved = 0
     for row_id, old, state in await tx.execute(select(Instance.id, Instance.account, Instance.state).where(*mine)):
         moved += state in OPEN_INSTANCE
-        record(tx, at=at, actor=actor, subject=row_id, kind=MOVED, before=old, after=after, reason=reason)
+        record(
+            tx,
+            at=at,
+            actor=actor,
+            subject=row_id,
+            kind=EventKind.INSTANCE_ACCOUNT_MOVED,
+            before=old,
+            after=after,
+            reason=reason,
+        )
     await tx.flush()  # The database wants the journal first.
     values = {"account": after, "absent_at": [], "version": Instance.version + 1}
     await tx.execute(update(Instance).where(*mine).values(values).execution_options(synchronize_session=False))
@@ -104,7 +112,15 @@ async def move_account(
     there = exists().where(other.cloud == cloud, other.account == after, other.ref == Stray.ref)
     strays = (Stray.cloud == cloud, Stray.account.in_(before), Stray.state != StrayState.GONE, ~there)
     for stray in list(await tx.scalars(select(Stray).where(*strays))):
-        record(tx, at=at, actor=actor, subject=stray.id, kind="stray.account_moved", before=stray.account, after=after)
+        record(
+            tx,
+            at=at,
+            actor=actor,
+            subject=stray.id,
+            kind=EventKind.ORPHAN_ACCOUNT_MOVED,
+            before=stray.account,
+            after=after,
+        )
         moved += 1
     new = {"account": after, "absent_at": [], "version": Stray.version + 1}
     await tx.execute(update(Stray).where(*strays).values(new).execution_options(synchronize_session=False))

@@ -14,9 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for, may_lock
+from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.states import InstanceState, StrayState
 from ledger.models import BillLine, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import STRAY_ID, TOTAL, USED
+from ledger.queries.rollup import STRAY_ID, TOTAL
 
 _CHUNK = 500
 
@@ -130,7 +131,7 @@ async def corrected(tx: AsyncSession, account: Account) -> int:
     mine: tuple[ColumnElement[bool], ...] = (LedgerEntry.key.startswith(f"{account.id}/true-up/"),)
     if account.session_id is not None:  # Steps of a rate are counted too: so was the number of each correction.
         session = LedgerEntry.session_id == account.session_id
-        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == "true_up")
+        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == EntryKind.TRUE_UP)
     return await tx.scalar(select(func.count()).where(*mine)) or 0
 
 
@@ -175,7 +176,7 @@ async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Acco
     """What strays cost. One that was taken for gone and came back is on one bill with the row that it was before."""
     query = (
         select(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component, TOTAL)
-        .join(LedgerEntry, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
+        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Stray.id == STRAY_ID))
         .where(Stray.ref.in_(refs))
         .group_by(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component)
     )

@@ -15,13 +15,14 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.locks import lock_family
 from ledger.engine.db import may_lock
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.request_kind import ABOUT_SESSION
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Approval, Consumer, Instance, Option, Quote, Request, Session, Token
 from ledger.queries.lookups import override_of, session_of
 from ledger.queries.session_costs import spent_before
 
 #: Kinds of requests that are about a session that runs already.
-ABOUT_SESSION = ("extend", "drift_reconfirm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
 
 async def _waits(tx: AsyncSession, session: Session) -> bool:
     mine = (Instance.session_id == session.id, Instance.state == InstanceState.TERMINATING)
-    waits = Instance.gate.in_(("saving", "stopping", "held"))
+    waits = Instance.gate.in_(WAITS)
     return await tx.scalar(select(Instance.id).where(*mine, waits).limit(1)) is not None
 
 
@@ -121,9 +122,6 @@ async def _behind(tx: AsyncSession, ref: str) -> str:
         return ""
     program = await tx.get(Consumer, ref)
     return program.owner if program else ""
-
-
-OVERRIDE = "override_12h"
 
 
 async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, list[Option]]:

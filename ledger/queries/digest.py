@@ -11,9 +11,11 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.entry_kind import USED
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
 from ledger.models import Event, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import TOTAL, USED
+from ledger.queries.rollup import TOTAL
 
 #: Names in one `IN`: SQLite takes no more than some tens of thousands.
 _CHUNK = 500
@@ -115,7 +117,7 @@ async def stops(
     for start in range(0, len(session_ids), _CHUNK):
         rows = await tx.execute(
             select(Event.subject, Event.at, Event.before, Event.after)
-            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == "session.moved")
+            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == EventKind.SESSION_MOVED)
             .where(Event.at < until)
             .order_by(Event.at, Event.id)
         )
@@ -131,7 +133,7 @@ async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> li
     return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
 
 
-async def said_of(tx: AsyncSession, kind: str, since: datetime, until: datetime) -> list[str]:
+async def said_of(tx: AsyncSession, kind: EventKind, since: datetime, until: datetime) -> list[str]:
     """The sentences of one kind of event in [since, until), in order."""
     within = (Event.kind == kind, Event.at >= since, Event.at < until)
     return list(await tx.scalars(select(Event.reason).where(*within).order_by(Event.at, Event.id)))

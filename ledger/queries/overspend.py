@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
@@ -37,7 +38,7 @@ class Question:
     """A request that was made for a session that runs: more time, or a new figure to confirm."""
 
     id: str
-    kind: str
+    kind: RequestKind
     state: RequestState
     created_at: datetime
     terms: Terms
@@ -154,7 +155,7 @@ async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, li
         .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
         .join(Option, Option.quote_id == Quote.id)
         .outerjoin(Approval, approved)
-        .where(Session.id.in_(session_ids), Request.kind.in_(["extend", "drift_reconfirm"]))
+        .where(Session.id.in_(session_ids), Request.kind.in_(ABOUT_SESSION))
         .order_by(Request.created_at, Request.id, Approval.at, Approval.id)
     )
     found: dict[str, dict[str, Question]] = defaultdict(dict)
@@ -175,7 +176,7 @@ async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
     since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
     newest = await tx.scalar(
         select(Request)
-        .where(Request.parent_id == request_id, Request.kind == "drift_reconfirm", Request.created_at >= since)
+        .where(Request.parent_id == request_id, Request.kind == RequestKind.OVERSPEND, Request.created_at >= since)
         .order_by(Request.created_at.desc(), Request.id.desc())
         .limit(1)
     )
@@ -191,7 +192,7 @@ def is_open(state: RequestState, decided_by: str | None) -> bool:
     return state is not RequestState.APPROVED and not withdrawn
 
 
-async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[str]) -> list[Request]:
+async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[RequestKind]) -> list[Request]:
     """Undecided requests of these kinds about the session of a request."""
     mine = (Request.parent_id == request_id, Request.kind.in_(list(kinds)), Request.state == RequestState.PENDING)
     return list(await tx.scalars(select(Request).where(*mine)))

@@ -33,13 +33,9 @@ from ledger.core.locks import lock_rollup
 from ledger.engine.db import insert_for
 from ledger.kernel.calendar_spans import ORDER, Span, begin, spans
 from ledger.kernel.columns import MicroUsd
+from ledger.kernel.entry_kind import SPENT, EntryKind
 from ledger.kernel.states import Tier
 from ledger.models import Base, EntrySeal, ExternalCost, Facet, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
-
-#: Kinds of entries that are money spent.
-SPENT = ("accrue", "true_up", "loss", "external")
-#: Those of them that are a session's own.
-USED = ("accrue", "true_up")
 
 #: What an entry adds to what was spent: a correction that gives money back is booked in the other direction.
 AMOUNT: ColumnElement[Decimal] = type_coerce(
@@ -93,7 +89,7 @@ def raw(*columns: Any) -> Select[Any]:
         .select_from(LedgerEntry)
         .outerjoin(Session, Session.id == LedgerEntry.session_id)
         .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .outerjoin(Stray, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
+        .outerjoin(Stray, and_(LedgerEntry.kind == EntryKind.LOSS, Stray.id == STRAY_ID))
         .outerjoin(ExternalCost, ExternalCost.entry_id == LedgerEntry.id)
     )
 
@@ -284,9 +280,7 @@ __all__ = [
     "AMOUNT",
     "FACETS",
     "SEALED",
-    "SPENT",
     "TOTAL",
-    "USED",
     "add",
     "daily",
     "days_and_hours",

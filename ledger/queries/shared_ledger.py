@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_requester
 from ledger.engine.db import insert_for
+from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, Tier
 from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
 from ledger.queries.access import Whose
-from ledger.queries.rollup import AMOUNT, SEALED, SPENT, STRAY_ID, TOTAL, USED
+from ledger.queries.rollup import AMOUNT, SEALED, STRAY_ID, TOTAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,11 @@ async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
 async def _of_strays(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
     """What instances cost that belong to no session: each entry as it is booked."""
     query = select(LedgerEntry, AMOUNT, Stray.cloud).join(Stray, Stray.id == STRAY_ID)
-    query = query.where(LedgerEntry.kind == "loss").order_by(LedgerEntry.at, LedgerEntry.id)
+    query = query.where(LedgerEntry.kind == EntryKind.LOSS).order_by(LedgerEntry.at, LedgerEntry.id)
     if since is not None:
         query = query.where(LedgerEntry.at >= since)
     rows: Any = await tx.execute(query)
-    return [OwnEntry(one.id, cloud, one.kind, usd, one.at, one.note or "no session") for one, usd, cloud in rows]
+    return [OwnEntry(one.id, cloud, str(one.kind), usd, one.at, one.note or "no session") for one, usd, cloud in rows]
 
 
 def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:
@@ -121,13 +122,13 @@ def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[O
     for entry in entries:
         suffix = entry.key.rpartition("/")[2]
         signed = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
-        if entry.kind == "accrue" and suffix == "final":
+        if entry.kind is EntryKind.ACCRUE and suffix == "final":
             rest += signed
-        elif entry.kind == "accrue" and suffix.startswith("h"):
+        elif entry.kind is EntryKind.ACCRUE and suffix.startswith("h"):
             before = hours[suffix].amount_usd if suffix in hours else Decimal(0)
             hours[suffix] = OwnEntry(f"{row.id}/{suffix}", row.cloud, "instance_hour", before + signed, entry.at, what)
         else:
-            action = "correction" if entry.kind == "true_up" else entry.kind
+            action = "correction" if entry.kind is EntryKind.TRUE_UP else str(entry.kind)
             others.append(OwnEntry(entry.id, row.cloud, action, signed, entry.at, entry.note or what))
     found = [made, *hours.values()]
     if row.ended_at is not None:

@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
+from ledger.kernel.entry_kind import SPENT, USED
 from ledger.kernel.states import LIVE_SESSION, GrantState, Tier
 from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
 from ledger.queries.access import Whose
-from ledger.queries.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
+from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
 
 

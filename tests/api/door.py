@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.kernel.actor import Actor, ActorKind

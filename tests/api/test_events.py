@@ -10,13 +10,14 @@ from typing import Any
 import httpx
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.rules.access.scopes import Scope
 from bot.services.access import api_keys
 from bot.services.access.api_keys import Principal, authenticate
 from bot.services.audit import event_stream
 from bot.services.audit.event_stream import Following
 from ledger.core.events import record
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.queries.audit import read_books
 from tests.api.door import ADA, Door, code_of
@@ -77,7 +78,7 @@ async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
         at = w.clock.now() + timedelta(seconds=at_s)
         async with w.ctx.db.write() as tx:
             for _ in range(times):
-                record(tx, at=at, actor=ALICE, subject=new_id("req", at), kind="request.made")
+                record(tx, at=at, actor=ALICE, subject=new_id("req", at), kind=EventKind.REQUEST_MADE)
 
     w.clock.advance(60)
     await happen(0)

@@ -9,7 +9,7 @@ import httpx
 from sqlalchemy import select
 
 from bot.api.app import routes
-from bot.api.desk import SCOPE_FIELD, ApiSettings
+from bot.api.dependencies import SCOPE_FIELD, ApiSettings
 from bot.services.access import api_keys
 from bot.services.nodes import enrollment
 from ledger.engine.db import Database

@@ -8,7 +8,7 @@ import json
 import ssl
 from typing import Any
 
-from bot.api.schemas import SessionOut
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.terminal.views import told_session
 from bot.rules.instances.power import Order
 from bot.services.billing.shared_ledger import manifest
@@ -19,6 +19,7 @@ from bot.services.sessions.service import Status
 from bot.slack.blocks import status
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.models import Node as NodeRow
 from ledger.queries.journal import latest_events
 from providers.profiles import model
@@ -133,7 +134,7 @@ async def test_a_node_sends_nobody_elsewhere_and_another_certificate_is_told(doo
         alarms = [(place, n) for _, subject, place, n in w.board.shown if subject == f"{row.id}/api"]
         assert sorted(alarms) == sorted([(ALICE.id, 1), (OPERATORS, 1)])
         async with w.ctx.db.read() as tx:
-            kind = "instance.api_certificate_changed"
+            kind = EventKind.INSTANCE_API_CERTIFICATE_CHANGED
             (event,) = await latest_events(tx, row.id, kind, 2)
         assert (event.data["before"], event.data["after"]) == (first, second)
         shown = await manifest(w.ctx, ALICE, everybody=False, endpoints=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.engine.db import Database

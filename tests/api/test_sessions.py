@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
-from bot.api.schemas import SessionOut
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.terminal.views import told_session
 from bot.rules.values.phrases import unreconciled
 from bot.services.billing.true_up import range_of

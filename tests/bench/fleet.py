@@ -32,6 +32,7 @@ from bot.services.sessions import expiration, idle_termination, overspend
 from bot.wiring import assemble
 from ledger.engine.db import Database
 from ledger.kernel.ids import bare_id, new_id
+from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quote, Request, Session
 from providers.capabilities import Capabilities
@@ -46,6 +47,7 @@ AIM_S = 5.0
 SEED = 8
 NOW = datetime(2026, 10, 31, 9, 0, tzinfo=UTC)
 PEOPLE, LABELS, HOURS = 300, 12, 12
+JOB = JobRequest(GpuConstraint(), Decimal(HOURS))
 ACCOUNT = "a"
 OFFER = {"gpu": "RTX4090", "gpu_count": 1}
 CHUNK = 2_000
@@ -159,7 +161,7 @@ def _asked(
     of_request = {"request_id": ids["req"]}
     yield Request, {
         "id": ids["req"], "kind": "provision", "state": RequestState.APPROVED, "quote_version": 1,
-        "job": {"hours": str(HOURS)}, "inbox_key": ids["req"], "requester": owner, "channel": "C1",
+        "job": JOB, "inbox_key": ids["req"], "requester": owner, "channel": "C1",
         "expires_at": at, "created_at": at, "reason": "", "rule": "", "required_approvals": 1, "version": 1,
     }  # fmt: skip
     yield Quote, {

@@ -126,7 +126,7 @@ async def test_without_a_cloud_it_says_what_to_set() -> None:
         (("--max-price", "cheap"), "cheap"),
         (("--spot", "maybe"), "write spot=no, spot=yes or spot=any"),
         (("--gpu-ram", "24GB", "--min-vram", "24"), "say the same"),
-        (("--region", 'US" max="1'), "does not belong"),
+        (("--region", 'US" max="1'), "is not a region"),
     ],
 )
 async def test_a_bad_option_is_explained(arguments: tuple[str, ...], says: str) -> None:

@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 from mcp_types import TextContent
 
 from bot.api.app import build_api, routes
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli.access.api_client import Door
 from bot.cli.access.in_process_api import _AsOperator
 from bot.cli.commands.mcp import Tools
@@ -99,7 +99,7 @@ async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: St
                 (request,) = (await w.books()).requests
                 assert (request.requester, request.reason, request.state) == (
                     "consumer:atlas",
-                    "a 'test'",
+                    'a "test"',
                     RequestState.PENDING,
                 )
                 theirs = await w.ask()

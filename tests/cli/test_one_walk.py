@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
 from bot.rules.policy.policy import Policy

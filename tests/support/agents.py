@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.services.sessions import idle_termination
 from providers.sandbox.agents import Node
 from tests.support.serving import serving

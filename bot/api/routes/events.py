@@ -9,9 +9,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access.api_keys import Principal
 from bot.services.audit import event_stream
 from bot.services.audit.metrics import exposition
@@ -34,7 +35,14 @@ QUIET = 15
 async def events(
     desk: AtDesk,
     who: Reader,
-    last_event_id: Annotated[str | None, Header(pattern=r"^evt_[0-9a-z]{16}$", alias="Last-Event-ID")] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            pattern=r"^evt_[0-9a-z]{16}$",
+            alias="Last-Event-ID",
+            description="The id of the last event that was received; the stream goes on after it.",
+        ),
+    ] = None,
 ) -> StreamingResponse:
     """Everything that happens to what this key may see, as it happens; `Last-Event-ID` goes on after a break.
 
@@ -42,7 +50,7 @@ async def events(
     """
     if desk.streams[who.key_id] >= MOST_STREAMS:
         raise Refused(
-            Reply(False, "too_many_streams", f"This key has {MOST_STREAMS} streams already; close one first.")
+            Reply(False, ReplyCode.TOO_MANY_STREAMS, f"This key has {MOST_STREAMS} streams already; close one first.")
         )
     begun = await event_stream.begin(desk.ctx, who, last_event_id)
     if isinstance(begun, Reply):

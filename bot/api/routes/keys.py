@@ -6,11 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.api.routes.requests import done
-from bot.api.schemas import ApiKeyIn, ApiKeyMade, ApiKeyOut, Done, SshKeyIn, SshKeyOut
+from bot.api.schemas.base import Done
+from bot.api.schemas.keys import ApiKeyIn, ApiKeyMade, ApiKeyOut, SshKeyIn, SshKeyOut
 from bot.rules.access.scopes import Scope
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys as access_api_keys
 from bot.services.access import ssh_keys
 from bot.services.access.api_keys import NewKey, Principal
@@ -20,6 +22,7 @@ router = APIRouter(prefix="/api/v1", tags=["keys"])
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
+KeyId = Annotated[str, Path(pattern=r"^[0-9a-z]{12}$", description="The id of the key.")]
 
 
 def _ssh(reply: Reply) -> SshKeyOut:
@@ -58,7 +61,7 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
     """Make a key for a program. Keys of people are made on the server: they may carry the right to decide."""
     if who.key_id and ":" in body.name and not body.name.startswith("consumer:"):
         sentence = "Keys of people are made on the server, with gpu-shopper keys create; here, name a program."
-        raise Refused(Reply(False, "only_programs", sentence))
+        raise Refused(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
     ctx = desk.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
     reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
@@ -75,6 +78,6 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
 
 
 @router.delete("/keys/{key_id}", responses=refusals(404))
-async def revoke_api_key(desk: AtDesk, who: Admin, key_id: Annotated[str, Path(pattern=r"^[0-9a-z]{12}$")]) -> Done:
+async def revoke_api_key(desk: AtDesk, who: Admin, key_id: KeyId) -> Done:
     """End a key at once."""
     return done(await access_api_keys.revoke(desk.ctx.db, key_id, who.actor, desk.ctx.clock.now()))

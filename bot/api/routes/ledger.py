@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter
-from pydantic import BaseModel, BeforeValidator, Field
+from fastapi import APIRouter, Query
+from pydantic import BeforeValidator
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
+from bot.api.schemas.ledger import CheckedOut, ExternalIn, ExternalOut, LiveManifest, SharedEntry, SummaryOut
 from bot.rules.access.scopes import Scope
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
@@ -29,70 +29,7 @@ Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Writer = Annotated[Principal, caller(Scope.LEDGER_WRITE)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
 #: A number would be read as seconds since 1970, which the description does not say.
-Since = Annotated[datetime | None, BeforeValidator(_as_written)]
-
-
-class ExternalIn(BaseModel):
-    """A cost of another tool. The same `id`, or without one the same content, is booked once."""
-
-    skill: str = Field(examples=["training-runner"])
-    provider: str = Field(examples=["s3"])
-    action: str = Field(examples=["store checkpoints"])
-    amount_usd: Decimal = Field(examples=["1.25"])
-    timestamp: str = Field(examples=["2026-03-02T09:00:00Z"])
-    notes: str = ""
-    id: str = ""
-
-
-class ExternalOut(BaseModel):
-    """Where it is booked; `code` is `booked`, or `known` when it was there."""
-
-    code: str
-    sentence: str
-    entry_id: str
-
-
-class SharedEntry(BaseModel):
-    """One of our entries in the shape that tools share."""
-
-    id: str
-    skill: str
-    provider: str
-    action: str
-    amount_usd: float
-    timestamp: str
-    notes: str
-
-
-class CheckedOut(BaseModel):
-    """Whether the ledger is whole. `head` is the newest seal: whoever notes it can tell later what was changed."""
-
-    ok: bool
-    entries: int
-    sealed: int
-    waiting: int
-    spent_usd: Decimal
-    head: str
-    problems: list[str]
-
-
-class SummaryOut(BaseModel):
-    """Everything that was ever spent; `markdown` is `cost_summary.md`."""
-
-    at: datetime
-    total_usd: Decimal
-    tools: dict[str, Decimal]
-    providers: dict[str, Decimal]
-    owners: dict[str, Decimal]
-    budgets: list[str]
-    markdown: str
-
-
-class LiveManifest(BaseModel):
-    """`instance_manifest.json`: what is live now, with endpoints."""
-
-    generated_at: datetime
-    instances: list[dict[str, Any]]
+Since = Annotated[datetime | None, BeforeValidator(_as_written), Query(description="From when on.")]
 
 
 @router.post("/ledger/entries", status_code=201, responses=refusals())

@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
 
-from bot.api.desk import AtDesk, caller, refusals
-from bot.api.once import Repeat, once
+from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, Refused
-from bot.api.routes.requests import Limit, Named, done, found
-from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
+from bot.api.routes.requests import Limit, RequestParam, done, found
+from bot.api.schemas.base import Done, ReasonIn
+from bot.api.schemas.operators import (
+    AdoptIn,
+    AuditOut,
+    GoneIn,
+    InstanceOut,
+    LookedOut,
+    PreflightOut,
+    RecoveredOut,
+    RunIn,
+    StrayOut,
+    UnreachableOut,
+)
+from bot.api.schemas.sessions import RunOut
 from bot.rules.access.scopes import BadHolder, Scope, person
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.instances import recovery_mode
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.access.api_keys import Principal
 from bot.services.audit import journal
 from bot.services.instances import reconcile, unreachable_accounts
 from bot.services.instances.adoption import Adopt, adopt_stray
 from bot.services.plans import run_history
-from bot.services.plans.job_file import BadJob, JobDocument, plain, read_job
+from bot.services.plans.job_file import BadJob, read_job
 from bot.services.runtime import recovery_mode as runtime_recovery_mode
 from bot.services.runtime.commands import Reply
-from ledger.kernel.states import InstanceState, StrayState
+from ledger.kernel.states import StrayState
 from ledger.queries.orphans import every_stray, unknown_instances
 from ledger.queries.views import instances_page
 
@@ -37,136 +50,13 @@ Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
-StrayId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"])]
-StrayRef = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")]
-
-
-class EventOut(Out):
-    """One thing that happened."""
-
-    id: str
-    at: datetime
-    actor: str
-    subject: str
-    kind: str
-    before: str
-    after: str
-    reason: str
-    data: dict[str, Any]
-
-
-class AuditOut(Out):
-    """The journal of a request with all that came of it, its newest seals, and in words what does not fit them."""
-
-    request_id: str
-    events: list[EventOut]
-    sealed: int
-    heads: dict[str, str]
-    broken: list[str]
-
-
-class PreflightOut(Out):
-    """Whether a cloud can be bought from now; `problem`, `missing` and `where` say what to do about it."""
-
-    cloud: str
-    ok: bool
-    code: str
-    problem: str
-    missing: list[str]
-    where: str
-    credit_usd: Decimal | None = Field(description="Told to administrators only.")
-
-
-class InstanceOut(Out):
-    """One instance and whose it is."""
-
-    id: str
-    session_id: str
-    cloud: str
-    ref: str | None
-    name: str
-    state: InstanceState
-    status: str
-    price_usd_h: Decimal
-    created_at: datetime
-    ended_at: datetime | None
-
-
-class StrayOut(Out):
-    """An instance of ours without a row of its own; `quarantined` ones wait for an operator's word."""
-
-    id: str
-    cloud: str
-    ref: str
-    label: str
-    state: StrayState
-    price_usd_h: Decimal
-    first_seen_at: datetime
-    last_seen_at: datetime
-    ended_at: datetime | None
-    reason: str
-
-
-class UnreachableOut(Out):
-    """An open instance, or a stray, of an account that no key which is set up here opens."""
-
-    id: str
-    cloud: str
-    account: str
-    ref: str | None
-    state: str
-    price_usd_h: Decimal
-    since: datetime
-    session_id: str | None = Field(description="The session that it belongs to; null for a stray.")
-    owner: str
-
-
-class GoneIn(In):
-    """Which instances and strays no longer exist, and why that is known."""
-
-    ids: Annotated[list[StrayRef], Field(min_length=1, max_length=unreachable_accounts.MOST)]
-    reason: Annotated[str, Field(max_length=500)] = ""
-
-
-class RunIn(In):
-    """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
-
-    tokens_s: Annotated[Decimal, Field(gt=0, max_digits=20, allow_inf_nan=False)]
-    session: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")] | None = None
-    job: JobDocument | None = None
-
-
-class AdoptIn(In):
-    """For how long a waiting instance is kept, whose it becomes (a Slack id or operator:ada; oneself), and why."""
-
-    hours: Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)] | Annotated[str, Field(max_length=40)] = Field(
-        examples=["2h"]
-    )
-    owner: Annotated[str, Field(max_length=90)] = ""
-    reason: Annotated[str, Field(max_length=500)] = ""
-    amount: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None, description="The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
-    )
-
-
-class LookedOut(Out):
-    """How the look at one cloud went."""
-
-    cloud: str
-    listed: int
-    problem: str
-
-
-class RecoveredOut(Out):
-    """What the clouds show of this deployment that its ledger does not know; each waits for an operator's word."""
-
-    clouds: list[LookedOut]
-    waiting: list[StrayOut]
-    held: str = ""
+StrayId = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"], description="The id of the stray.")
+]
 
 
 @router.get("/audit/{request}", responses=refusals(404))
-async def audit(desk: AtDesk, who: Reader, request: Named) -> AuditOut:
+async def audit(desk: AtDesk, who: Reader, request: RequestParam) -> AuditOut:
     """What happened to a request or session, in order, with its seals checked."""
     row, _ = await found(desk, who, request)
     told = await journal.audit(desk.ctx.db, row.id)
@@ -227,10 +117,10 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
 
     async def keep(name: str) -> tuple[int, Done]:
         try:
-            hours = KEYS["hours"].read(plain(body.hours), ctx.policy)["hours"]
+            hours = hours_of(plain(body.hours), ctx.policy)
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
-            raise Refused(Reply(False, "bad_word", str(error))) from error
+            raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
         decider, channel = DeciderFacts(who.actor), desk.settings.channel
         command = Adopt(stray, hours, decider, owner, body.reason, channel, name, body.amount)
         reply = await adopt_stray(ctx, command)
@@ -292,7 +182,7 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
     """Record what a finished run made. It corrects the plans of everybody, so an administrator says it."""
     ctx, now = desk.ctx, desk.ctx.clock.now()
     if (body.session is None) is (body.job is None):
-        raise Refused(Reply(False, "bad_word", "Say either the session or the job of the run."))
+        raise Refused(Reply(False, ReplyCode.BAD_WORD, "Say either the session or the job of the run."))
     if body.session is not None:
         row, _ = await found(desk, who, body.session)
         return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
@@ -303,6 +193,6 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         raise Refused(Reply(False, error.code, str(error)), fields=wrong) from error
     if len(job.gpu.names) != 1 or job.gpu.count_min != job.gpu.count_max or not job.work:
         sentence = "Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048."
-        raise Refused(Reply(False, "bad_word", sentence))
+        raise Refused(Reply(False, ReplyCode.BAD_WORD, sentence))
     (name,) = job.gpu.names
     return done(await run_history.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))

@@ -8,21 +8,24 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.desk import AtDesk, Desk, caller, refusals
-from bot.api.once import MayRepeat, Repeat, once
+from bot.api.dependencies import AtDesk, Desk, caller, refusals
+from bot.api.idempotency import MayRepeat, Repeat, once
 from bot.api.problems import Refused
 from bot.api.routes.market import refused
-from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
+from bot.api.schemas.base import Done, Page, ReasonIn
+from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
 from bot.api.views import request_out
 from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, Decision
-from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.grammar.job_document import JobDocument, plain
+from bot.rules.grammar.job_words import BadWord, hours_of
 from bot.rules.policy.consumers import of as limits_of
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization, ssh_keys
 from bot.services.access.api_keys import Principal
 from bot.services.approvals import by_offer, decisions
 from bot.services.grants import approvers
-from bot.services.plans.job_file import BadJob, JobDocument, completed, plain, read_job
+from bot.services.plans.job_file import BadJob, completed, read_job
 from bot.services.requests import submit
 from bot.services.runtime import liveness
 from bot.services.runtime.commands import Cancel, Provision, Reply
@@ -35,11 +38,12 @@ Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 #: An id, or a unique ending of one, as every door takes it; an instance, also as `cloud:id`, names its session.
-Named = Annotated[
-    str, Path(pattern=r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$", examples=["req_01k9x7m2q4d8s3f5"])
+ID = r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$"
+RequestParam = Annotated[
+    str, Path(pattern=ID, examples=["req_01k9x7m2q4d8s3f5"], description="A request by its id, or by the end of one.")
 ]
 Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", description="next_cursor of the last page.")]
-Limit = Annotated[int, Query(ge=1, le=100)]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 
 
 async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
@@ -49,7 +53,7 @@ async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session
         async with desk.ctx.db.read() as tx:
             return await authorization.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
     except LookupError as error:
-        raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
+        raise Refused(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
 
 
 def done(reply: Reply, **more: Any) -> Done:
@@ -96,13 +100,17 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
     asked = f"{ActorKind.CONSUMER}:{consumer}"
     if asked not in names:
         sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
-        raise Refused(Reply(False, "not_yours", sentence))
+        raise Refused(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return Actor(ActorKind.CONSUMER, consumer)
 
 
 @router.get("/requests", responses=refusals())
 async def requests(
-    desk: AtDesk, who: Reader, waiting: bool = False, cursor: Cursor = None, limit: Limit = 50
+    desk: AtDesk,
+    who: Reader,
+    waiting: Annotated[bool, Query(description="true: only what is not decided.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[RequestSummary]:
     """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
     facts = await authorization.looked_up(desk.ctx, who)
@@ -114,7 +122,7 @@ async def requests(
 
 
 @router.get("/requests/{request}", responses=refusals(404))
-async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
+async def request(desk: AtDesk, who: Reader, request: RequestParam) -> RequestOut:
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
@@ -124,7 +132,7 @@ async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
-async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
+async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
     decision = by_offer.Named(
@@ -152,13 +160,13 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
 def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
     """Hours as every door takes them; `Refused` for what is no time."""
     try:
-        return None if said is None else KEYS["hours"].read(plain(said), desk.ctx.policy)["hours"]
+        return None if said is None else hours_of(plain(said), desk.ctx.policy)
     except BadWord as error:
-        raise Refused(Reply(False, "bad_word", str(error))) from error
+        raise Refused(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
-async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key: MayRepeat = None) -> Any:
+async def reject(desk: AtDesk, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
@@ -173,12 +181,12 @@ async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
-async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Done:
+async def cancel(desk: AtDesk, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
     """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
         if not await authorization.may_cancel(tx, desk.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
-            raise Refused(Reply(False, "not_yours", sentence))
+            raise Refused(Reply(False, ReplyCode.NOT_YOURS, sentence))
     reply = await decisions.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")

@@ -23,13 +23,24 @@ from dotenv import dotenv_values
 from bot import logs, vault
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
+from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
 #: What a refusal's status ends the program with; everything else is 1.
 ENDS: Mapping[int, int] = {401: NO_PERMISSION, 403: NO_PERMISSION, 429: UNAVAILABLE, 500: UNAVAILABLE, 503: UNAVAILABLE}
 #: Refusals of what was typed.
-TYPED = frozenset({"bad_word", "invalid", "bad_consumer", "bad_owner", "bad_scope", "bad_expiry", "private_key"})
+TYPED = frozenset(
+    {
+        ReplyCode.BAD_WORD,
+        ReplyCode.INVALID,
+        ReplyCode.BAD_CONSUMER,
+        ReplyCode.BAD_OWNER,
+        ReplyCode.BAD_SCOPE,
+        ReplyCode.BAD_EXPIRY,
+        ReplyCode.PRIVATE_KEY,
+    }
+)
 
 Found = TypeVar("Found")
 

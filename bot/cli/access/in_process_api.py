@@ -11,7 +11,7 @@ import httpx
 
 from bot import logs
 from bot.api.app import routes
-from bot.api.desk import PRINCIPAL, ApiSettings, Desk
+from bot.api.dependencies import PRINCIPAL, ApiSettings, Desk
 from bot.cli.access.api_client import Door
 from bot.cli.access.settings import explained, fail, operator, private_umask, settings
 from bot.cli.lazy import load
@@ -70,10 +70,10 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
         ctx = replace(ctx, people=_AskedInSlack(found, ctx.policy, ctx.clock))
     try:
         with explained():
-            at = await schema.current(ctx.db)
-        needed = schema.newest()
-        if at != needed:
-            fail(f"The ledger is at {at or 'base'} and this program needs {needed}; run gpu-shopper db upgrade.")
+            try:
+                await schema.require_newest(ctx.db)
+            except schema.SchemaError as error:
+                fail(str(error))
         app = routes({})
         app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False))
         who = Principal("", operator(), operator(), frozenset(scopes))

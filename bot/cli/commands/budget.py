@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.api.schemas import BudgetOut, CostsOut
+from bot.api.schemas.money import BudgetOut, CostsOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail

@@ -11,9 +11,6 @@ from bot.cli.terminal.terminal_tables import tell
 from bot.services.market.document import MarketDocument
 from bot.services.market.tables import told_market
 
-#: Word of the language → parameter of the route, where they differ.
-PARAMETERS = {"price": "max_price", "clouds": "provider"}
-
 app = typer.Typer(add_completion=False)
 
 
@@ -43,8 +40,8 @@ def inventory(
         "gpu": gpu,
         "count": count,
         "memory": gpu_ram or (f"{min_vram}GB+" if min_vram else ""),
-        "price": max_price,
-        "clouds": provider,
+        "max_price": max_price,
+        "provider": provider,
         "region": region,
         "spot": spot,
         "disk": disk,
@@ -66,6 +63,5 @@ def inventory(
 
 
 def _there(words: dict[str, str]) -> MarketDocument:
-    """The same from the service elsewhere, whose routes call two of the words differently."""
-    asked = {PARAMETERS.get(word, word): value for word, value in words.items()}
-    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **asked)))
+    """The same from the service elsewhere."""
+    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **words)))

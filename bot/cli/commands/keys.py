@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from bot import logs
-from bot.api.schemas import ApiKeyOut
+from bot.api.schemas.keys import ApiKeyOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json, plain_id
 from bot.cli.terminal.terminal_tables import show

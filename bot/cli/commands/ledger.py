@@ -13,6 +13,7 @@ from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show
 from bot.clock import SystemClock
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text_table import Told
 from bot.services.billing import shared_file
 
@@ -51,7 +52,7 @@ def import_(file: File = SHARED, as_json: Json = False) -> None:
         new, wrong = 0, []
         for number, entry in enumerate(entries, 1):
             try:
-                new += (await door.post("/ledger/entries", entry))["code"] == "booked"
+                new += (await door.post("/ledger/entries", entry))["code"] == ReplyCode.BOOKED
             except Refusal as refused:
                 wrong.append(f"entry {number}: {refused}")
         return {"new": new, "wrong": wrong}

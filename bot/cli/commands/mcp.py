@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from pydantic import Field
 
 from bot import logs
-from bot.api.schemas import RequestOut
+from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import Door, Refusal, connected, elsewhere
 from bot.cli.terminal.views import when
 from bot.rules.access.scopes import PLAIN
@@ -120,8 +120,7 @@ class Tools:
         reason: Annotated[str, Field(description="Why; the people who decide read this.", max_length=500)],
     ) -> str:
         """Ask for a GPU. It rents nothing: a person decides, and the answer says for whom it waits."""
-        quoted = reason.replace('"', "'")
-        made = await self._said(self._door.post("/sessions", {"words": f'{words} for="{quoted}"'}))
+        made = await self._said(self._door.post("/sessions", {"words": words, "reason": reason}))
         if isinstance(made, str):
             return made
         for _ in range(LOOKS):

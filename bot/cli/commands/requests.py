@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
-import yaml
 
 from bot import logs
-from bot.api.schemas import Page, RequestOut, RequestSummary, SessionOut
+from bot.api.schemas.base import Page
+from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import Door, spoken
+from bot.cli.access.job_file import job_in, line_of, text_of
 from bot.cli.terminal.screen import ask, at_terminal, fail
 from bot.cli.terminal.terminal_tables import show, tell
 from bot.cli.terminal.views import told_request, told_requests, told_session
@@ -27,7 +28,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
 Again = Annotated[str, typer.Option(help="A word of yours: this command repeated with it is carried out once.")]
 ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
-_SAID = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
 POLL_S = 1.0
 #: States of a request in which it goes on by itself or by a person.
 OPEN = frozenset({"quoting", "pending", "approved"})
@@ -74,10 +74,10 @@ def provision(
         "run": run,
         "reason": reason,
         "consumer": consumer,
-        "ssh_public_key": ssh_key and _text_of(ssh_key),
+        "ssh_public_key": ssh_key and text_of(ssh_key),
     }
     given = {"words": line_of(words or ()), **given}
-    document = _document(job, {name: value for name, value in given.items() if value})
+    document = {**(job_in(job) if job else {}), **_given(**given)}
     if dry_run:
         planned = spoken(lambda door: door.post("/plans", document))
         show(planned["estimate"] if as_json else Told.model_validate(planned["told"]))
@@ -87,39 +87,11 @@ def provision(
         raise typer.Exit(ended)
 
 
-def line_of(words: Sequence[str]) -> str:
-    """Words as one line of the language. The shell took the quotes of `for="a try"` away; they come back."""
-    said = (_SAID.fullmatch(word) for word in words)
-    return " ".join(f'{one[1]}="{one[2]}"' if one else word for one, word in zip(said, words, strict=True))
-
-
 def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _document(file: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The job: a file, if there is one, and what words and options add to it or say instead."""
-    if not file:
-        return given
-    try:
-        told = yaml.safe_load(_text_of(file))
-    except yaml.YAMLError as error:
-        fail(f"{file} cannot be read: {logs.visible(str(error).splitlines()[0])}.", 2)
-    if not isinstance(told, dict):
-        fail(f"{file} is not a job; docs/schemas/job.json says how one looks.", 2)
-    return {**told, **given}
-
-
-def _text_of(file: str) -> str:
-    try:
-        return Path(file).expanduser().read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{file} cannot be read: {error}.", 2)
-
-
 async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
-    if not document:
-        fail("Say which GPU and for how long, such as --gpu 4090 --hours 2, or what runs.", 2)
     if at_terminal() and not as_json and "offer" not in document:
         document = await _choose(door, document)
     made = await door.post("/sessions", document, again)

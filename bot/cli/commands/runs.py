@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from bot import logs
-from bot.api.schemas import RunOut
+from bot.api.schemas.sessions import RunOut
 from bot.cli.access.api_client import spoken
-from bot.cli.commands.plan import line_of
+from bot.cli.access.job_file import line_of
 from bot.cli.commands.requests import Json, plain_id
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bot.api.schemas import SessionOut
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import Door, spoken
 from bot.cli.commands.requests import Again, Json, plain_id
 from bot.cli.terminal.screen import agreed, at_terminal

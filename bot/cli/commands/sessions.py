@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from bot.api.schemas import Page, SessionOut
+from bot.api.schemas.base import Page
+from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.terminal_tables import show

@@ -18,6 +18,7 @@ from bot.practice.model import Message
 from bot.practice.reader import all_text, button_texts
 from bot.practice.remote import RemoteDriver
 from bot.services.audit import invariants
+from ledger.kernel.entry_kind import EntryKind
 from ledger.queries.audit import Books, read_books
 
 STEP_S = 20.0
@@ -168,7 +169,7 @@ async def _audit(told: Transcript) -> int:
     told.say("ledger", f"{len(books.events)} events, {len(books.entries)} entries")
     for entry in sorted(books.entries, key=lambda e: (e.at, e.id)):
         told.say("", f"{entry.kind:<8} ${entry.amount_usd:>10.6f}  {entry.debit} ← {entry.credit} {entry.component}")
-    used = [e for e in books.entries if e.kind in ("accrue", "true_up", "loss")]
+    used = [e for e in books.entries if e.kind in (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)]
     spent = sum((-e.amount_usd if e.debit.startswith("payable:") else e.amount_usd for e in used), Decimal(0))
     told.say("bill", f"ledger ${spent:.6f}, clouds ${Decimal(running.truth()['total_usd']):.6f}")
     for violation in found:

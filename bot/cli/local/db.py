@@ -47,11 +47,11 @@ def upgrade(revision: str = typer.Argument("head", help="A revision, or head for
     _with_ledger(step)
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision and no option.
 def downgrade(
-    revision: str = typer.Argument(help="A revision, -1 for one step back, or base for an empty ledger."),
+    revision: str = typer.Argument(help="A revision, or -1 for one step back."),
 ) -> None:
-    """Take the schema back to a revision. Data in the tables that go is lost."""
+    """Take the schema back to a revision, at most to the first. Data in the tables that go is lost."""
 
     async def step(db: Database) -> str:
         await schema.downgrade(db, revision)

@@ -150,6 +150,8 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
         yield Finding("ledger", Grade.GOOD, f"{'SQLite' if file else 'PostgreSQL'}, schema {at}")
         for finding in lost:
             yield finding
+    elif said := schema.refusal(at):
+        yield Finding("ledger", Grade.BAD, said)
     else:
         yield Finding(
             "ledger", Grade.NOTE, f"schema {at or 'base'}, newest is {schema.newest()}", "gpu-shopper db upgrade"

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.endpoints import NodeApiOut, Ssh
-from bot.api.schemas import RequestOut, RequestSummary, SessionOut
+from bot.api.schemas.connection import NodeApiOut, Ssh
+from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.sessions import SessionOut
 from bot.rules.values.phrases import hours, kept, rate, unreconciled, usd
 from bot.rules.values.text_table import TextTable, Told
 from ledger.kernel.ids import short_id

@@ -14,6 +14,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.values.phrases import Verdict, usd
+from bot.rules.values.reply_code import ReplyCode
 
 #: `user:*` is a budget for each user on their own; `user:U012AB3CD` takes its place for that one.
 SCOPE = re.compile(r"global|team:[\w-]{1,40}|label:(?:\*|[\w.-]{1,40})|(?:user|consumer):(?:\*|[\w:.@-]{1,80})")
@@ -131,7 +132,7 @@ def fits(lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal) -> Verd
     """Whether a new approval of so much fits into every budget; the tightest one that it does not fit is named."""
     over = [line for line in lines if line.committed_usd + line.asks(total_usd, rate_usd_h) > line.limit_usd]
     if not over:
-        return Verdict(True, "ok", "It is inside every budget.")
+        return Verdict(True, ReplyCode.OK, "It is inside every budget.")
     worst = max(over, key=lambda line: line.committed_usd + line.asks(total_usd, rate_usd_h) - line.limit_usd)
     unit = "/h" if worst.period is Period.HOURLY else ""
     limit, committed, more = worst.limit_usd, worst.committed_usd, worst.asks(total_usd, rate_usd_h)
@@ -139,7 +140,7 @@ def fits(lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal) -> Verd
         f"The {worst.period} budget of {worst.key} is {usd(limit)}{unit}; {usd(committed)}{unit} is spent or reserved, "
         f"and this may cost {usd(more)}{unit} more."
     )
-    return Verdict(False, "over_budget", sentence)
+    return Verdict(False, ReplyCode.OVER_BUDGET, sentence)
 
 
 def reached(line: Line, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
@@ -154,6 +155,7 @@ def said(line: Line, added_usd: Decimal = Decimal(0)) -> str:
     """A budget in one line, for people: `monthly $120.00 of $300.00 (40 %), of that $20.00 reserved`."""
     committed, reserved_usd = line.committed_usd + added_usd, line.open_usd + added_usd
     unit = "/h" if line.period is Period.HOURLY else ""
-    share = f" ({(committed / line.limit_usd * 100).quantize(Decimal(1)):f} %)" if line.limit_usd > 0 else ""
+    percent = committed / line.limit_usd * 100 if line.limit_usd > 0 else None
+    share = f" ({round(percent, 0):f} %)" if percent is not None else ""
     reserved = f", of that {usd(reserved_usd)} reserved" if reserved_usd and not unit else ""
     return f"{line.period} {usd(committed)}{unit} of {usd(line.limit_usd)}{unit}{share}{reserved}"

@@ -9,17 +9,17 @@ from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
-from bot.rules.grammar.job_args import JobArgs
 from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
 from bot.rules.plans.comparison import Question
 from bot.rules.policy.policy import Policy
 from bot.rules.values.text import Token
+from ledger.kernel.job import JobRequest
 from providers import cloud_names
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What was asked. `args` is None for a job command without words, which opens the form.
+    """What was asked. `job` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
@@ -29,7 +29,7 @@ class Command:
     """
 
     name: str
-    args: JobArgs | None = None
+    job: JobRequest | None = None
     target: str = ""
     action: str = ""
     text: str = ""
@@ -125,7 +125,7 @@ def read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -
             words[1] if words else end(line), f"{sub.name} takes one cloud; there are {', '.join(cloud_names.names())}."
         )
     try:
-        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
+        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["candidates"]
     except BadWord as error:
         raise Wrong(words[0], str(error)) from error
     except ValueError as error:

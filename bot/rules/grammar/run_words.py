@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, Fields, near, read_hours, show
+from bot.rules.grammar.job_words import BadWord, Fields, Word, near, read_hours, show
 from bot.rules.grammar.workload_words import WORK_KEYS, read
 from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, Question
 from bot.rules.policy.policy import Policy
@@ -71,38 +70,19 @@ def _budgets(text: str, _policy: Policy) -> Fields:
     return {"budgets_usd": amounts}
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionWord:
-    """One `key=value` of a comparison."""
-
-    key: str
-    value: str
-    doc: str
-    example: str
-    read: Callable[[str, Policy], Fields]
-
-
 def _one(field: str, reader: Callable[[str], Decimal]) -> Callable[[str, Policy], Fields]:
     return lambda text, _policy: {field: reader(text)}
 
 
-QUESTION_WORDS: tuple[QuestionWord, ...] = (
-    QuestionWord("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
-    QuestionWord("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
-    QuestionWord(
-        "buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)
-    ),
-    QuestionWord(
-        "baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)
-    ),
-    QuestionWord(
-        "success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)
-    ),
-    QuestionWord(
-        "value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)
-    ),
+QUESTION_WORDS: tuple[Word, ...] = (
+    Word("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
+    Word("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
+    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)),
+    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)),
+    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)),
+    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)),
 )
-_QUESTION: Mapping[str, QuestionWord] = {word.key: word for word in QUESTION_WORDS}
+_QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
 
 def question_word(word: Token, policy: Policy) -> Fields:

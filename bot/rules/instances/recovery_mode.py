@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.values.end_reason import APPROVED
+from ledger.kernel.end_reason import APPROVED
 
 #: How long held work waits before it looks again.
 HOLD = timedelta(seconds=30)

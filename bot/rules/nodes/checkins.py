@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from bot.rules.policy.policy import Policy
-from bot.rules.values.end_reason import COMPLETED, IDLE, NO_HEARTBEAT, WORK_FAILED
 from bot.rules.values.phrases import hours, plural
+from ledger.kernel import money
+from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
 
 #: Seconds between two check-ins of a node.
@@ -146,13 +147,13 @@ def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | No
     most_s = timedelta(days=3650).total_seconds()
     eta = max(found.at + timedelta(seconds=min(left_s, most_s)), now)
     left_h = Decimal(int((eta - now).total_seconds())) / 3600
-    return Progress(eta, (left_h * price_usd_h).quantize(Decimal("0.01")))
+    return Progress(eta, money.cents_even(left_h * price_usd_h))
 
 
 class Cut(NamedTuple):
     """An end before the approved one: its code, since when its reason holds, the sentence, and how long it waits."""
 
-    code: str
+    code: EndReason
     since: datetime
     sentence: str
     grace_s: int
@@ -177,13 +178,13 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
         if found.work is Work.FAILED:
-            return Cut(WORK_FAILED, found.work_over_at, "Its job ended with an error.", policy.done_grace_s)
-        return Cut(COMPLETED, found.work_over_at, "Its job is done.", policy.done_grace_s)
+            return _cut(policy, EndReason.WORK_FAILED, found.work_over_at, "Its job ended with an error.")
+        return _cut(policy, EndReason.COMPLETED, found.work_over_at, "Its job is done.")
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
     if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
         said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
-        return Cut(NO_HEARTBEAT, quiet_from, said, policy.silent_grace_s)
+        return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
         idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
         if now - idle_from >= timedelta(seconds=most_s):
@@ -191,8 +192,28 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
                 f"No GPU of it did more than {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC; "
                 f"{hours(Decimal(most_s) / 3600)} is the limit for {watched.workload or 'its work'}."
             )
-            return Cut(IDLE, idle_from, said, policy.idle_grace_s)
+            return _cut(policy, EndReason.IDLE, idle_from, said)
     return None
+
+
+def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> Cut:
+    """The end with the grace that the policy gives it."""
+    return Cut(reason, since, sentence, grace_s(policy, reason.grace))
+
+
+def grace_s(policy: Policy, grace: Grace) -> int:
+    """Seconds between the notification of an end and its order."""
+    match grace:
+        case Grace.NONE:
+            return 0
+        case Grace.DONE:
+            return policy.done_grace_s
+        case Grace.SILENT:
+            return policy.silent_grace_s
+        case Grace.IDLE:
+            return policy.idle_grace_s
+        case _:
+            assert_never(grace)
 
 
 def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:

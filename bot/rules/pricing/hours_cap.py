@@ -1,4 +1,4 @@
-"""The cap on hours: 12 in all without an override, and a bound that no override passes."""
+"""Compare hours with the cap: 12 in all without an override, and a bound that no override passes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.reply_code import ReplyCode
 
 SHORTEST_HOURS = Decimal(1) / 60
 STEP_HOURS = Decimal("0.25")
+_ZERO = Decimal(0)
 
 
 class DurationOutcome(StrEnum):
@@ -24,7 +26,7 @@ class DurationVerdict:
     """What may happen with a number of hours. `code` says why, `total_hours` includes what was already approved."""
 
     outcome: DurationOutcome
-    code: str
+    code: ReplyCode
     sentence: str
     total_hours: Decimal
 
@@ -39,27 +41,42 @@ class DurationVerdict:
         return self.outcome is DurationOutcome.NEEDS_OVERRIDE
 
 
+def left(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> Decimal:
+    """Hours left below the cap of `max_hours`, or below what an approved override allows; negative above it.
+
+    Every comparison with the cap is made here. `total_h` is all that a session has had and would have.
+    """
+    return max(policy.max_hours, allowed_h) - total_h
+
+
+def is_above(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> bool:
+    """Whether so many hours in all need an override, or a longer one than that for `allowed_h`."""
+    return left(policy, total_h, allowed_h) < 0
+
+
 def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVerdict:
     """Judge `hours` more on top of `already_hours` of the same session, against the policy's caps.
 
     Zero, negative, infinite and NaN hours are refused, and so is a total above `max_hours_ever`.
     """
     if not hours.is_finite():
-        return _refused("not_a_number", f"{hours} is not a number of hours; write one like 6h or 90m.", already_hours)
+        return _refused(
+            ReplyCode.NOT_A_NUMBER, f"{hours} is not a number of hours; write one like 6h or 90m.", already_hours
+        )
     if hours <= 0:
-        return _refused("not_positive", "The time must be above zero; write it like 6h or 90m.", already_hours)
+        return _refused(ReplyCode.NOT_POSITIVE, "The time must be above zero; write it like 6h or 90m.", already_hours)
     if hours < SHORTEST_HOURS:
-        return _refused("too_short", "The shortest time is one minute; write it like 6h or 90m.", already_hours)
+        return _refused(ReplyCode.TOO_SHORT, "The shortest time is one minute; write it like 6h or 90m.", already_hours)
     total = hours + already_hours
     if total > policy.max_hours_ever:
         sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}; ask for less time."
-        return _refused("too_long", sentence, total)
-    if total > policy.max_hours:
+        return _refused(ReplyCode.TOO_LONG, sentence, total)
+    if is_above(policy, total):
         sentence = (
             f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}: an override must be approved first."
         )
-        return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, "needs_override", sentence, total)
-    return DurationVerdict(DurationOutcome.OK, "ok", f"{say_hours(total)} in all is within the limit.", total)
+        return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, ReplyCode.NEEDS_OVERRIDE, sentence, total)
+    return DurationVerdict(DurationOutcome.OK, ReplyCode.OK, f"{say_hours(total)} in all is within the limit.", total)
 
 
 def rented(needed_h: Decimal) -> Decimal:
@@ -67,5 +84,5 @@ def rented(needed_h: Decimal) -> Decimal:
     return (needed_h / STEP_HOURS).to_integral_value(ROUND_CEILING) * STEP_HOURS
 
 
-def _refused(code: str, sentence: str, total: Decimal) -> DurationVerdict:
+def _refused(code: ReplyCode, sentence: str, total: Decimal) -> DurationVerdict:
     return DurationVerdict(DurationOutcome.REFUSED, code, sentence, total)

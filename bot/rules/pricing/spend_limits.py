@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, rate, rates, usd
+from bot.rules.values.reply_code import ReplyCode
+from ledger.kernel import money
 
-MICRO_USD = Decimal("0.000001")
 _ZERO = Decimal(0)
-#: Above this a price is bad data, not an offer.
-MOST_USD_H = Decimal(1_000_000)
 
 
 class RequoteOutcome(StrEnum):
@@ -27,7 +26,7 @@ class RequoteVerdict:
     """What a fresh quote means for an approval: create now, ask the approvers again, or try the next option."""
 
     outcome: RequoteOutcome
-    code: str
+    code: ReplyCode
     sentence: str
 
     @property
@@ -53,17 +52,6 @@ def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
     return min(limits, key=lambda one: (-one.version, one.usd), default=None)
 
 
-def whole_micros(price_usd_h: Decimal) -> Decimal:
-    """A price in whole micro-dollars, as the ledger keeps it: rounded up, so that no limit is passed unseen.
-
-    What is no number of dollars is left as it is; other rules refuse it.
-    """
-    exponent = price_usd_h.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent >= -6 or price_usd_h > MOST_USD_H:
-        return price_usd_h
-    return price_usd_h.quantize(MICRO_USD, rounding=ROUND_UP)
-
-
 def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None = None) -> Decimal:
     """Dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
 
@@ -74,7 +62,7 @@ def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None
         raise ValueError(f"a quoted price must be a finite number of dollars, not {quoted_usd_h}")
     covered = quoted_usd_h * policy.price_tolerance
     lowest = covered if asked_usd_h is None else min(covered, asked_usd_h)
-    return lowest.quantize(MICRO_USD, rounding=ROUND_DOWN)
+    return money.cap(lowest)
 
 
 def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool = False) -> RequoteVerdict:
@@ -83,21 +71,21 @@ def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool
     Zero is a price only where the cloud is `free`; otherwise it is bad data, as a negative one and NaN are.
     """
     if fresh_usd_h is None:
-        return RequoteVerdict(RequoteOutcome.GONE, "offer_gone", "The approved offer is no longer for sale.")
+        return RequoteVerdict(RequoteOutcome.GONE, ReplyCode.OFFER_GONE, "The approved offer is no longer for sale.")
     if bad_price(fresh_usd_h, free=free):
         sentence = "The cloud no longer shows a usable price for the approved offer, so it is asked again."
-        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, "price_missing", sentence)
+        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, ReplyCode.PRICE_MISSING, sentence)
     if fresh_usd_h > price_cap_usd_h:
         now, approved = rates(fresh_usd_h, price_cap_usd_h)
         sentence = f"The price is now {now}, above the approved {approved}, so it is asked again."
-        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, "price_moved", sentence)
+        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, ReplyCode.PRICE_MOVED, sentence)
     sentence = f"The price, {rate(fresh_usd_h)}, is within the approved {rate(price_cap_usd_h)}."
-    return RequoteVerdict(RequoteOutcome.GO, "ok", sentence)
+    return RequoteVerdict(RequoteOutcome.GO, ReplyCode.OK, sentence)
 
 
 def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
     """Whether a price is bad data: missing, NaN, negative, beyond belief, or zero where the cloud is not free."""
-    if price_usd_h is None or not price_usd_h.is_finite() or price_usd_h > MOST_USD_H:
+    if price_usd_h is None or not price_usd_h.is_finite() or price_usd_h > money.MOST_USD_H:
         return True
     return price_usd_h < 0 or (price_usd_h == 0 and not free)
 
@@ -109,13 +97,15 @@ def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdi
     code. A difference below one micro-dollar is rounding.
     """
     if billed_usd_h is None or not billed_usd_h.is_finite():
-        return Verdict(True, "rate_unknown", "The cloud does not say what it bills, so the quoted price is booked.")
-    if billed_usd_h >= price_cap_usd_h + MICRO_USD:
+        return Verdict(
+            True, ReplyCode.RATE_UNKNOWN, "The cloud does not say what it bills, so the quoted price is booked."
+        )
+    if billed_usd_h >= price_cap_usd_h + money.MICRO_USD:
         billed, approved = rates(billed_usd_h, price_cap_usd_h)
         sentence = f"The cloud bills {billed}, above the approved {approved}, so the instance is ended and asked again."
-        return Verdict(False, "billed_above_cap", sentence)
+        return Verdict(False, ReplyCode.BILLED_ABOVE_CAP, sentence)
     sentence = f"The cloud bills {rate(billed_usd_h)}, within the approved {rate(price_cap_usd_h)}."
-    return Verdict(True, "ok", sentence)
+    return Verdict(True, ReplyCode.OK, sentence)
 
 
 def total_cap(
@@ -129,16 +119,15 @@ def total_cap(
 
     `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
     """
-    worst = worst_usd.quantize(MICRO_USD, rounding=ROUND_UP)
     left = [limit - spent_usd for limit in (asked_usd, approver_usd) if limit is not None]
-    return max(min([worst, *(one.quantize(MICRO_USD, rounding=ROUND_DOWN) for one in left)]), _ZERO)
+    return max(min([money.worst(worst_usd), *map(money.cap, left)]), _ZERO)
 
 
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:
     """Whether a total cap may become `new_usd`. Anyone concerned may lower it; only an approver lifts an approver's."""
     if not new_usd.is_finite() or new_usd <= 0:
-        return Verdict(False, "bad_amount", "A limit must be an amount above zero, such as $50.")
+        return Verdict(False, ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
     if new_usd > current_usd and set_by_approver and not by_approver:
         sentence = f"The limit of {usd(current_usd)} was set by an approver; only an approver can lift it."
-        return Verdict(False, "cap_is_approvers", sentence)
-    return Verdict(True, "ok", f"The limit is {usd(new_usd)}.")
+        return Verdict(False, ReplyCode.CAP_IS_APPROVERS, sentence)
+    return Verdict(True, ReplyCode.OK, f"The limit is {usd(new_usd)}.")

@@ -30,7 +30,7 @@ class UnclosedQuote(ValueError):
     """A quote that never ends; `position` is where it begins in the line."""
 
     def __init__(self, position: int) -> None:
-        super().__init__("a quote is not closed")
+        super().__init__("This quote is not closed.")
         self.position = position
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class TextTable(BaseModel):
@@ -10,9 +10,9 @@ class TextTable(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    title: str = ""
-    head: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
+    title: str = Field(default="", description="What it is, in a few words.")
+    head: tuple[str, ...] = Field(default=(), description="The names of the columns.")
+    rows: tuple[tuple[str, ...], ...] = Field(default=(), description="The cells of each row.")
 
 
 class Told(BaseModel):
@@ -20,6 +20,6 @@ class Told(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    lead: str = ""
-    tables: tuple[TextTable, ...] = ()
-    sentences: tuple[str, ...] = ()
+    lead: str = Field(default="", description="The line above the tables.")
+    tables: tuple[TextTable, ...] = Field(default=(), description="The tables for people.")
+    sentences: tuple[str, ...] = Field(default=(), description="What is said below the tables.")

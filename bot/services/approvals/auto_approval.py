@@ -9,6 +9,7 @@ from bot.rules.approvals.auto_approval import PERIOD, STANDING_PREFIX, applied, 
 from bot.rules.policy.tiers import Mandate
 from bot.rules.pricing.spend_limits import price_cap, total_cap
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import issue
 from bot.services.market.codec import hold_hours
@@ -19,7 +20,6 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Approval, Option, Request
 from ledger.queries.spend import approved_since
@@ -27,12 +27,14 @@ from ledger.queries.spend import approved_since
 
 async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: Mandate) -> Verdict:
     """Whether the policy approves the best option by itself. Its limit per day stays locked until `tx` ends."""
-    job = JobRequest.from_json(request.job)
+    job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
-        return Verdict(False, "off", "")
+        return Verdict(False, ReplyCode.OFF, "")
     if mandate.tier is not None:
-        return Verdict(False, "tiered", "People decide what belongs to a tier, so the policy does not approve it.")
+        return Verdict(
+            False, ReplyCode.TIERED, "People decide what belongs to a tier, so the policy does not approve it."
+        )
     await lock_family(tx, Request, request.id)
     await lock_standing(tx)
     judged = standing(
@@ -51,7 +53,7 @@ async def judge(ctx: Context, tx: Tx, request: Request, option: Option, now: dat
 
 
 def _cover(ctx: Context, request: Request, option: Option) -> tuple[Decimal, Decimal]:
-    job = JobRequest.from_json(request.job)
+    job = request.job
     total = total_cap(option.worst_usd, asked_usd=job.budget_cap_usd, approver_usd=None)
     return price_cap(option.price_usd_h, ctx.policy, job.max_price_usd_h), total
 
@@ -74,7 +76,7 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
         option_id=option.id,
         price_cap_usd_h=rate_usd_h,
         total_cap_usd=total_usd,
-        hours=request.job["hours"],
+        hours=str(request.job.hours),
         rule=judged.sentence,
         at=now,
     )
@@ -93,7 +95,6 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
             "decided_at": now,
             "decided_by": actor.ref,
             "outcome": "",
-            "due_at": None,
         },
     )
     spend = _spend(ctx, request, option)

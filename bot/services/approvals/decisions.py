@@ -22,9 +22,9 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
-from bot.rules.sessions.extension import EXTEND, gate
-from bot.rules.sessions.overspend import DRIFT
+from bot.rules.sessions.extension import gate
 from bot.rules.values.phrases import Verdict, read_amount
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import effects
 from bot.services.budgets import enforcement
@@ -40,21 +40,21 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
 from ledger.queries.decisions import Ask, ask_by_token, ask_of_request
 from ledger.queries.journal import noted_before
 from ledger.queries.views import resolve
 
-OVERRIDE = "override_12h"
 NOT_WITHDRAWN = Verdict(
     False,
-    "not_withdrawn",
+    ReplyCode.NOT_WITHDRAWN,
     "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
 )
-UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
+UNKNOWN_BUTTON = Reply(False, ReplyCode.UNKNOWN_BUTTON, "This button belongs to no request here; look at /gpu list.")
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
@@ -74,7 +74,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
             command = await _in_place(ctx, tx, command, now)
             mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
             judged = _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now))
-            spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
+            spend = _spend(ctx.policy, ask, command) if judged.code == ReplyCode.APPROVED else None
             room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
             if room is not None and not room.verdict.allowed:
                 reply = _reply(ask, room.verdict)
@@ -87,7 +87,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
                 await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
             if spend is not None and room is not None:
                 await enforcement.reserved(ctx, tx, spend, room, now)
-                if room.verdict.code == "overridden":
+                if room.verdict.code == ReplyCode.OVERRIDDEN:
                     enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
     except StaleMove:
         return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
@@ -113,7 +113,9 @@ async def preview(ctx: Context, command: Decide) -> Reply:
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
     """How a call was answered whose process may have ended before it could say so; what followed since stands."""
     row = await noted_before(tx, [request_id], key, now - KEPT)
-    return None if row is None else Reply(True, row.data["code"], row.data["said"], {"request_id": request_id})
+    return (
+        None if row is None else Reply(True, ReplyCode(row.data["code"]), row.data["said"], {"request_id": request_id})
+    )
 
 
 def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
@@ -134,14 +136,16 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             ask = await ask_of_request(tx, request.id)
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
-            if judged.allowed and request.kind == DRIFT:
+            if judged.allowed and request.kind is RequestKind.OVERSPEND:
                 judged = NOT_WITHDRAWN  # Else nobody would ever have to answer it.
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")
     except StaleMove:
-        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+        return Reply(
+            False, ReplyCode.STALE, "Somebody else decided this at the same moment; the message shows how it went."
+        )
     ctx.hints.outbox.set()
     return _reply(ask, judged)
 
@@ -169,11 +173,13 @@ def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Man
     judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
     if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
         sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
-        return Verdict(False, "cloud_gone", sentence)
-    about = ask.request.kind in (EXTEND, DRIFT)
+        return Verdict(False, ReplyCode.CLOUD_GONE, sentence)
+    about = ask.request.kind in ABOUT_SESSION
     over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
     if judged.allowed and ask.action == Decision.APPROVE and over:
-        return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
+        return Verdict(
+            False, ReplyCode.SESSION_OVER, "The session ends or has ended, so there is nothing left to extend."
+        )
     return judged
 
 
@@ -187,7 +193,7 @@ def _judge(
     used_h: Decimal = Decimal(0),
 ) -> Verdict:
     request = ask.request
-    job = JobRequest.from_json(request.job)
+    job = request.job
     decided = decision or Decision(ask.action)
     facts = _facts(policy, ask, command, mandate)
     what = DecisionInput(
@@ -200,18 +206,18 @@ def _judge(
         hours=command.hours,
         seen=command.seen,
     )
-    if request.kind == OVERRIDE:
+    if request.kind is RequestKind.OVERRIDE_12H:
         # More than twelve hours is never one person's own decision, whatever else the policy allows.
         strict = replace(policy, allow_self_approval=False)
         return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
     total_hours = job.already_hours + job.hours + used_h + (hold_hours(ask.option) if ask.option else 0)
     override = hours_used.state_of(ask.override, total_hours)
-    if request.kind == EXTEND:
+    if request.kind is RequestKind.EXTEND:
         # This request is its own override: above the cap on hours, it is never one person's own decision either.
         override = RequestState.APPROVED
         if gate(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
-    if request.kind == DRIFT:
+    if request.kind is RequestKind.OVERSPEND:
         # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
     needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
@@ -222,7 +228,7 @@ def _judge(
 def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> RequestFacts:
     """The request as it is now, with the amounts for the time that would be approved."""
     request = ask.request
-    requester, job = Actor.from_ref(request.requester), JobRequest.from_json(request.job)
+    requester, job = Actor.from_ref(request.requester), request.job
     expected_usd, worst_usd = _amounts(ask, command)
     return RequestFacts(
         state=request.state,
@@ -290,20 +296,20 @@ async def _apply(
     actor, noted = command.decider.actor, _noted(command, judged)
     if place is not None:
         said = f"{actor.ref} decides in the place of {place.ref}."
-        record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.in_place", reason=said)
-    if judged.code == "rejected":
+        record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
+    if judged.code == ReplyCode.REJECTED:
         if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
         await effects.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
-    elif judged.code == "cancelled":
+    elif judged.code == ReplyCode.CANCELLED:
         await effects.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
     else:
         approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
         await tx.flush()
-        if judged.code == "first_of_two":
+        if judged.code == ReplyCode.FIRST_OF_TWO:
             await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
             said, subject = judged.sentence, ask.request.id
-            record(tx, at=now, actor=actor, subject=subject, kind="request.vote", reason=said, data=noted)
+            record(tx, at=now, actor=actor, subject=subject, kind=EventKind.REQUEST_VOTE, reason=said, data=noted)
             await request_message.show_again(tx, ask.request, now)
             return
         await effects.approved(ctx, tx, ask, approval, actor, now, noted)
@@ -311,9 +317,9 @@ async def _apply(
 
 def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
     """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
-    if ask.option is None or ask.request.kind == DRIFT:
+    if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
         return None
-    job = JobRequest.from_json(ask.request.job)
+    job = ask.request.job
     held = _limit(ask)
     limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
     limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]

@@ -13,13 +13,14 @@ from bot.rules.policy.tiers import Mandate, chain, group_of, next_step
 from bot.rules.values.phrases import plural
 from bot.services.grants import approvers
 from bot.services.runtime.context import Context
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import RequestState
 from ledger.queries.decisions import opened_at
 from ledger.queries.journal import told_of
 from ledger.queries.views import RequestView, request_view
 
 #: What the journal says of a decision that went another way than the policy's usual one.
-WAIVERS = ("budget.overridden", "request.break_glass")
+WAIVERS = (EventKind.BUDGET_OVERRIDDEN, EventKind.REQUEST_BREAK_GLASS)
 
 
 @dataclass(frozen=True, slots=True)

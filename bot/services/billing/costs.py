@@ -9,12 +9,12 @@ from decimal import Decimal
 
 from bot.rules.budgets.budget import Period, begins
 from bot.rules.plans.completion import Outcome, SuccessCost, cost_per_success
-from bot.rules.values.end_reason import WENT_WELL, WENT_WRONG
 from bot.services.access import authorization
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.calendar_spans import after, begin
+from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
 from ledger.kernel.states import Tier
 from ledger.queries.spend import EVERYBODY, Purse, buckets, costs, outcomes, spent
 

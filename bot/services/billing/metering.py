@@ -18,11 +18,12 @@ from bot.rules.billing.metering import (
     rate_step,
     running,
 )
-from bot.rules.pricing.spend_limits import whole_micros
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
 from ledger.core.writes import Entry, Tx, amend, book, book_all
+from ledger.kernel import money
+from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Disk, Instance, Stray
 from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_strays
 from ledger.queries.session_costs import Booked
@@ -128,7 +129,7 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
     """
     await lock_family(tx, Instance, instance_id)
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
-    price_usd_h = whole_micros(price_usd_h)
+    price_usd_h = money.rate(price_usd_h)
     if row.price_usd_h == price_usd_h:
         return  # Another replica saw it, too.
     known_s = BLIND_SWEEPS * ctx.timing.sweep_s
@@ -149,7 +150,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     await book(
         tx,
         key=_key(row, "gpu", f"rate-{now:%Y%m%dT%H%M%S%f}"),
-        kind="true_up",
+        kind=EntryKind.TRUE_UP,
         debit=mine if step > 0 else theirs,
         credit=theirs if step > 0 else mine,
         amount_usd=abs(step),
@@ -185,7 +186,7 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
 def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
     return Entry(
         key=key,
-        kind="accrue",
+        kind=EntryKind.ACCRUE,
         debit=f"session:{row.session_id}",
         credit=f"payable:{row.cloud}:{row.account}",
         amount_usd=piece.amount_usd,
@@ -261,7 +262,7 @@ def stray_entries(stray: Stray, until: datetime, *, final: bool, session_id: str
     return [
         Entry(
             key=f"{stray.id}/{piece.suffix}",
-            kind="loss",
+            kind=EntryKind.LOSS,
             debit=f"loss:{stray.id}",
             credit=f"payable:{stray.cloud}:{stray.account}",
             amount_usd=piece.amount_usd,

@@ -14,6 +14,7 @@ from typing import Any
 from bot.rules.billing.external_costs import OWN, SKILL, External, read, unmatched
 from bot.rules.budgets.budget import said
 from bot.rules.values.phrases import usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import in_markdown
 from bot.services.access import authorization
 from bot.services.billing.costs import named
@@ -25,6 +26,7 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.core.writes import Entry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node
 from ledger.queries.nodes import nodes_of
 from ledger.queries.shared_ledger import (
@@ -76,16 +78,16 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     now = ctx.clock.now()
     found = read(entry, now, ctx.policy.external_entry_usd)
     if isinstance(found, str):
-        return Reply(False, "bad_entry", found)
+        return Reply(False, ReplyCode.BAD_ENTRY, found)
     (done,) = await _booked(ctx, actor, [found], now)
     if isinstance(done, str):
-        return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
+        return Reply(False, ReplyCode.REFUND_UNMATCHED, f"This refund is not booked. {done}")
     entry_id, new = done
     if new:
         await enforcement.noticed(ctx, actor.ref, now)
     told = "is booked" if new else "was booked already"
     sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
-    return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
+    return Reply(True, ReplyCode.BOOKED if new else ReplyCode.KNOWN, sentence, {"entry_id": entry_id})
 
 
 async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> tuple[int, list[str]]:
@@ -178,7 +180,7 @@ def _entry(one: External) -> Entry:
     mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
     return Entry(
         key=f"external/{one.key}",
-        kind="external",
+        kind=EntryKind.EXTERNAL,
         debit=mine if one.amount_usd > 0 else theirs,
         credit=theirs if one.amount_usd > 0 else mine,
         amount_usd=abs(one.amount_usd),

@@ -16,6 +16,8 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce_once, record
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
@@ -130,7 +132,7 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
         done += await book(
             tx,
             key=f"{one.id}/true-up/{number}",
-            kind="loss" if one.session_id is None else "true_up",
+            kind=EntryKind.LOSS if one.session_id is None else EntryKind.TRUE_UP,
             debit=mine if difference > 0 else theirs,
             credit=theirs if difference > 0 else mine,
             amount_usd=abs(difference),
@@ -140,7 +142,7 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
             component=component,
             note="by the cloud's own bill",
         )
-        kind = "stray.trued_up" if one.session_id is None else "session.trued_up"
+        kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
         record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
     return done

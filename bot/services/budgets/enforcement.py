@@ -11,6 +11,7 @@ from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
 from bot.rules.budgets.budget import Line, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.context import Context
@@ -19,7 +20,7 @@ from ledger.core.locks import lock_budgets
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
-from ledger.kernel.job import JobRequest
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
@@ -60,7 +61,7 @@ def spend_of(
 
     More time for a machine that runs adds nothing to what is paid per hour.
     """
-    job = JobRequest.from_json(request.job)
+    job = request.job
     rate_usd_h = _NOTHING if job.already_hours else cover[0]
     return Spend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
 
@@ -75,7 +76,7 @@ async def gate(
     """
     limits = await budget_limits.in_force(ctx, tx)
     if not limits:
-        return Room(Verdict(True, "ok", ""))
+        return Room(Verdict(True, ReplyCode.OK, ""))
     await lock_budgets(tx)
     lines = tuple(await _lines(ctx, tx, limits, spend.owner, spend.label, now))
     verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
@@ -83,7 +84,7 @@ async def gate(
         amount = confirmed(typed, spend.expected_usd)
         if amount is None:
             sentence = f"An administrator approves above a budget. {verdict.sentence}"
-            verdict = Verdict(True, "overridden", sentence)
+            verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
             verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)
@@ -122,12 +123,12 @@ async def _tell(
                     new, body = True, {"text": sentence}
                     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
             if new:
-                record(tx, at=now, actor=SYSTEM, subject=line.key, kind="budget.threshold", reason=sentence)
+                record(tx, at=now, actor=SYSTEM, subject=line.key, kind=EventKind.BUDGET_THRESHOLD, reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
     """Write down that an administrator approved above a budget."""
-    record(tx, at=now, actor=actor, subject=request.id, kind="budget.overridden", reason=room.verdict.sentence)
+    record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
 async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:

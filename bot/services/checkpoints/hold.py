@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import assert_never
 
 from bot.rules.checkpoints import verification as rules
 from bot.rules.pricing.spend_limits import billed_rate
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.billing.metering import rule_of, running_usd
 from bot.services.grants import reopen
@@ -19,6 +21,9 @@ from ledger.core.moves import move
 from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND, WAITS, CheckpointStep
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.states import GrantState, InstanceState, NotificationKind
@@ -30,13 +35,6 @@ from providers.capabilities import Capabilities
 
 #: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
 LONGEST = timedelta(days=7)
-#: How far it is: its agent saves, its stop is ordered and not seen yet, and it is kept (or held, where it must run).
-SAVING, STOPPING, HELD = "saving", "stopping", "held"
-#: The gate is behind it: verified, released by somebody, or given up as the policy or the money says.
-PASSED, RELEASED, DESTROYED = "passed", "released", "destroyed"
-WAITS, BEHIND = frozenset({SAVING, STOPPING, HELD}), frozenset({PASSED, RELEASED, DESTROYED})
-#: The end of a machine that is billed above what was approved.
-TOO_DEAR = "billed_above_cap"
 KIND = NotificationKind.SESSION_HELD
 #: The message to those who are asked when the owner does not answer.
 ASKED = "asked"
@@ -44,13 +42,32 @@ ASKED = "asked"
 DISK = "disk"
 
 
-async def note(tx: Tx, row: Instance, gate: str, said: str, now: datetime, until: datetime) -> None:
+async def note(tx: Tx, row: Instance, gate: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
     """Write down where the gate is with an end, and bring what was said about it up to date."""
     await amend(tx, Instance, row.id, gate=gate, gate_until=until, gate_note=said)
-    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=f"checkpoint.{gate}", reason=said)
+    record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(gate), reason=said)
     if gate in BEHIND:
         await _over(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
+
+
+def _event(step: CheckpointStep) -> EventKind:
+    """The kind of event that says that the check got here."""
+    match step:
+        case CheckpointStep.SAVING:
+            return EventKind.CHECKPOINT_SAVING
+        case CheckpointStep.STOPPING:
+            return EventKind.CHECKPOINT_STOPPING
+        case CheckpointStep.HELD:
+            return EventKind.CHECKPOINT_HELD
+        case CheckpointStep.PASSED:
+            return EventKind.CHECKPOINT_PASSED
+        case CheckpointStep.RELEASED:
+            return EventKind.CHECKPOINT_RELEASED
+        case CheckpointStep.DESTROYED:
+            return EventKind.CHECKPOINT_DESTROYED
+        case _:
+            assert_never(step)
 
 
 async def _over(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -> None:
@@ -89,7 +106,8 @@ async def held_most(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Ca
 async def too_dear(tx: Tx, row: Instance) -> bool:
     """Whether the machine is billed above what was approved: holding it would go on with that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
-    return row.outcome_code == TOO_DEAR or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
+    ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
+    return ended_for_it or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
 
 
 def disk_rate(row: Instance) -> Decimal:
@@ -150,9 +168,9 @@ async def tell(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) ->
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     """Tell the fallback contacts when the owner was tried and is not reached."""
     session = await tx.get_one(Session, row.session_id)
-    await end_of_session.reach(
-        ctx, tx, session, KIND, subject_of(row, HELD if row.gate in (HELD, STOPPING) else SAVING), now
-    )
+    held = row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
+    step = CheckpointStep.HELD if held else CheckpointStep.SAVING
+    await end_of_session.reach(ctx, tx, session, KIND, subject_of(row, step), now)
 
 
 async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
@@ -164,7 +182,7 @@ async def ask_operators(ctx: Context, tx: Tx, row: Instance, now: datetime) -> N
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
     """What was said before is not right any more: show it anew, without its buttons."""
-    for step in (SAVING, HELD, ASKED, DISK):
+    for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
         for told in await notifications_of(tx, KIND, subject_of(row, step)):
             await announce(tx, at=now, kind=KIND, subject=told.subject, destination=told.destination)
 
@@ -184,9 +202,11 @@ async def release(
     found = waiting(rows)
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
     for row in found:
-        await amend(tx, Instance, row.id, gate=RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}.")
+        await amend(
+            tx, Instance, row.id, gate=CheckpointStep.RELEASED, gate_until=now, gate_note=f"{said}, says {actor.ref}."
+        )
         await wake(tx, Instance, row.id, now)
-        record(tx, at=now, actor=actor, subject=row.session_id, kind="checkpoint.released", reason=f"{said}.")
+        record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
         await _over(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
@@ -207,10 +227,12 @@ async def answer(ctx: Context, command: AnswerHold) -> Reply:
         data = {"session_id": session.id}
         rows = waiting(await open_instances_of_session(tx, session.id))
         if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
-            return Reply(False, "stale", "That is not how it stands any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That is not how it stands any more; nothing was changed.", data)
         await release(ctx, tx, rows, command.decider.actor, now, saved=command.saved)
         how = "whose data is saved," if command.saved else "without a verified checkpoint,"
-        return Reply(True, "released", f"Session {short_id(session.id)}, {how} is ended now with its disk.", data)
+        return Reply(
+            True, ReplyCode.RELEASED, f"Session {short_id(session.id)}, {how} is ended now with its disk.", data
+        )
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, let_go)
     if reply.ok:
@@ -231,5 +253,5 @@ async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: dat
         tx, Instance, row.id, gate_until=until, hold_s=hold_s, gate_note=f"{row.gate_note or ''} {said}".strip()
     )
     await refresh(tx, row, now)
-    await tell(ctx, tx, row, HELD, now)
+    await tell(ctx, tx, row, CheckpointStep.HELD, now)
     return until

@@ -9,27 +9,25 @@ from decimal import Decimal
 from bot.rules.approvals import amendments
 from bot.rules.approvals.amendments import Standing
 from bot.rules.market.estimate import Estimate
-from bot.rules.sessions.extension import EXTEND
 from bot.rules.values.phrases import usd as said_usd
 from bot.services.market.codec import estimate_from_json
 from ledger.core.events import announce
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Approval, Option, Request
 from ledger.queries.overspend import Terms
 
-PROVISION = "provision"
 #: Kinds of requests that buy time: an approver may give less of it than was asked for.
-CHANGEABLE = frozenset({PROVISION, EXTEND})
+CHANGEABLE = frozenset({RequestKind.PROVISION, RequestKind.EXTEND})
 
 
 def standing(request: Request, votes: Sequence[Approval]) -> Standing:
     """What the approvals of a request's current offers have made of it; `votes` may hold others too."""
     mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
     limits = [one.limit_usd for one in mine if one.limit_usd is not None]
     return Standing(
@@ -42,7 +40,7 @@ def standing(request: Request, votes: Sequence[Approval]) -> Standing:
 
 def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
     """The longest time that can be approved: what was asked for, or what an earlier approver left of it."""
-    return standing(request, votes).hours or JobRequest.from_json(request.job).hours
+    return standing(request, votes).hours or request.job.hours
 
 
 def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
@@ -53,7 +51,7 @@ def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None)
 
 def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
     """`(expected, worst)` dollars of an option for so many hours."""
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
     return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
@@ -61,7 +59,7 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
 
 def told(request: Request, approval: Approval, other_offer: str = "") -> str:
     """What an approval changed of a request; empty when it is what was asked for and offered first."""
-    asked = JobRequest.from_json(request.job).hours
+    asked = request.job.hours
     return amendments.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
 
 
@@ -70,7 +68,7 @@ def hours_of(terms: Terms) -> Decimal:
     return terms.asked_h if terms.hours is None else terms.hours
 
 
-def expected(kind: str, terms: Terms) -> Decimal:
+def expected(kind: RequestKind, terms: Terms) -> Decimal:
     """The dollars that an approval agreed to: the option's estimate, for the time and the limit that approvers left."""
     usd = terms.expected_usd
     if terms.hours is not None:
@@ -78,9 +76,9 @@ def expected(kind: str, terms: Terms) -> Decimal:
     return usd if terms.total_cap_usd is None else min(usd, terms.total_cap_usd)
 
 
-def shortened(kind: str, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
+def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
     """`(expected, worst)` dollars for fewer hours. What runs already has paid what its cloud bills at least."""
-    least_h = Decimal(0) if kind == EXTEND else amendments.LEAST_BILLED_H
+    least_h = Decimal(0) if kind is RequestKind.EXTEND else amendments.LEAST_BILLED_H
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 
 

@@ -14,8 +14,9 @@ from bot.rules.policy.tiers import Mandate, Weighed
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.models import Option, Request
-from ledger.queries.decisions import OVERRIDE, opened_at, parents_of, people_behind, shown_options
+from ledger.queries.decisions import opened_at, parents_of, people_behind, shown_options
 
 #: The worst case in dollars and the offer of each option of a request.
 Shown = Sequence[tuple[Decimal, Mapping[str, Any]]]
@@ -33,7 +34,7 @@ async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: dat
     since = await opened_at(tx, requests)
     parents = await parents_of(tx, requests)
     # An override buys nothing of its own: it is weighed by what it is for.
-    about = {one.id: (one.parent_id or one.id) if one.kind == OVERRIDE else one.id for one in requests}
+    about = {one.id: (one.parent_id or one.id) if one.kind is RequestKind.OVERRIDE_12H else one.id for one in requests}
     options = await shown_options(tx, set(about.values()))
     askers = {one.id: parents.get(one.parent_id or "", one).requester for one in requests}
     programs = {ref for ref in askers.values() if ref.startswith(f"{ActorKind.CONSUMER}:")}
@@ -41,7 +42,7 @@ async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: dat
     found = {}
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
-        fixed = _fixed(policy, JobRequest.from_json(one.job), shown(options.get(about[one.id], ())), asker)
+        fixed = _fixed(policy, one.job, shown(options.get(about[one.id], ())), asker)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
 from ledger.core.writes import Tx
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import lives_of, session_of
@@ -29,7 +29,7 @@ def covered_by(override: Request | None) -> Decimal:
     """The hours in all that an override has allowed; none before it is approved."""
     if override is None or override.state is not RequestState.APPROVED:
         return Decimal(0)
-    job = JobRequest.from_json(override.job)
+    job = override.job
     return job.hours + job.already_hours
 
 
@@ -45,4 +45,4 @@ def longest_hold(policy: Policy, override: Request | None, run_h: Decimal, appro
 
     `run_h` are the hours of the session without any hold, `approved_h` those of the approved option's hold.
     """
-    return max(approved_h, max(policy.max_hours, covered_by(override)) - run_h)
+    return max(approved_h, hours_cap.left(policy, run_h, covered_by(override)))

@@ -21,15 +21,18 @@ from bot.rules.approvals.decision import (
     verdict,
 )
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.spend_limits import price_cap, whole_micros
+from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.market.codec import offer_to_json
 from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx
+from ledger.kernel import money
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request, Stray
@@ -37,7 +40,6 @@ from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
 
-BACKED = "stray.backed"
 #: More first words than a policy can ask for.
 MOST = 20
 OWN = "It would be yours, so another approver says that it is kept."
@@ -85,7 +87,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     policy = ctx.policy
     rate_usd_h = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
     cap_usd_h = price_cap(rate_usd_h, policy)
-    expected_usd, worst_usd = whole_micros(rate_usd_h * command.hours), whole_micros(cap_usd_h * command.hours)
+    expected_usd, worst_usd = money.rate(rate_usd_h * command.hours), money.rate(cap_usd_h * command.hours)
     job = job_of(command, offer)
     mandate = await approvers.fresh(tx, policy, command.owner.ref, job, [(worst_usd, offer_to_json(offer))])
     needed = plan(policy, worst_usd, expected_usd, command.hours, None, mandate)
@@ -105,11 +107,13 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     judged = verdict(policy, needed, said, facts, command.decider, now)
     spend = enforcement.Spend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
     room = enforcement.Room(judged)
-    if judged.code == "approved":
+    if judged.code == ReplyCode.APPROVED:
         room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
-        judged = Verdict(False, judged.code, f"{OWN if judged.code == 'requester' else judged.sentence}{_end(stray)}")
+        judged = Verdict(
+            False, judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(stray)}"
+        )
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 
@@ -117,13 +121,13 @@ def back(tx: Tx, command: Adopt, stray: Stray, judged: Judged, now: datetime) ->
     """Write down the word of one of several who decide."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=stray.id, kind=BACKED, reason=command.reason, data=data)
+    record(tx, at=now, actor=actor, subject=stray.id, kind=EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
 
 
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:
     """It is kept: tell the owners of budgets what it took, and write down a budget that was passed on purpose."""
     await enforcement.reserved(ctx, tx, judged.spend, judged.room, now)
-    if judged.room.verdict.code == "overridden":
+    if judged.room.verdict.code == ReplyCode.OVERRIDDEN:
         enforcement.overridden(tx, request, actor, judged.room, now)
 
 
@@ -133,7 +137,7 @@ def _end(stray: Stray) -> str:
 
 async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -> tuple[str, ...]:
     """Who has said the same before, and for no less than it costs now."""
-    said = await latest_events(tx, command.stray, BACKED, MOST)
+    said = await latest_events(tx, command.stray, EventKind.ORPHAN_BACKED, MOST)
     same = [
         one.actor
         for one in said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from decimal import ROUND_DOWN, Decimal
+from decimal import Decimal
 
 from bot.rules.instances.failover import Failure, next_option
 from bot.rules.market.ranking import RankedOption
@@ -11,16 +11,17 @@ from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
+from ledger.kernel import money
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, next_numbers, options_of, override_of
 from ledger.queries.session_costs import booked
 
 #: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
-NEVER_REPLACED = frozenset({"billed_above_cap"})
+NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
 
 
 async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:
@@ -82,7 +83,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
 
 def _hours_left(left: timedelta, approval: Approval) -> Decimal:
     """What is left of the session, and at most what this approval gave: an extension has an approval of its own."""
-    hours = Decimal(str(left / timedelta(hours=1))).quantize(Decimal("0.0001"), ROUND_DOWN)
+    hours = money.down(Decimal(str(left / timedelta(hours=1))), 4)
     return min(hours, Decimal(approval.hours)) if approval.hours else hours
 
 
@@ -99,7 +100,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
         if instance.option_id in rows
     ]
     chosen = rows[approval.option_id].offer_id
-    clouds = JobRequest.from_json(request.job).candidates
+    clouds = request.job.candidates
     placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
     if placed.option is None:
         return None, placed.sentence

@@ -36,7 +36,7 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import public_key
 from providers.contract import InstanceSpec, Offer, Provider
-from providers.errors import OutcomeUnknown, ProviderError, RateLimited
+from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
 #: For this long a rate limit before the send is waited out; after it, the next option is tried.
@@ -57,7 +57,7 @@ class _Work:
 
     @property
     def job(self) -> JobRequest:
-        return JobRequest.from_json(self.request.job)
+        return self.request.job
 
 
 async def send_due(ctx: Context) -> int:
@@ -104,7 +104,7 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
         session = await tx.get_one(Session, instance.session_id)
         request = await tx.get_one(Request, instance.request_id)
         registered = await public_key(tx, session.owner)
-        key = request.job.get("public_key") or (registered.public_key if registered else None)
+        key = request.job.public_key or (registered.public_key if registered else None)
         return _Work(
             instance,
             request,
@@ -139,7 +139,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         return
     if not checked.ok:
         # Whatever it was, every other offer there would meet the same.
-        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked))
         return
     free = provider.capabilities.free
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
@@ -254,7 +254,7 @@ async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
             at=now,
             actor=SYSTEM,
             reason=sentence,
-            values={"outcome": sentence, "due_at": now, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence, "due_at": now},
         )
     ctx.hints.instances.set()
 
@@ -301,9 +301,6 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
             "outcome": sentence,
             "outcome_code": code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 

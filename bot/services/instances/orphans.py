@@ -21,6 +21,7 @@ from ledger.core.events import announce, record
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, StrayState
@@ -196,7 +197,7 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         await _counted_gone(ctx, tx, listing, item, now)
         return
-    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
+    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
         await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
     if find.row is not None:

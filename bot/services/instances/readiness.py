@@ -13,6 +13,7 @@ from bot.services.runtime.context import Context
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
 from ledger.queries.lookups import open_starts
@@ -51,18 +52,18 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
         return True
 
 
-def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[str, str] | None:
+def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
     """`(code, sentence)` when the boot must end."""
     broken = BROKEN.get(item.status)
     if broken is not None:
-        return "broken", broken
+        return EndReason.BROKEN, broken
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:
         return None  # Ordering its end ends nothing: it waits in its queue until it runs or its timeout is over.
     patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
     if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
         spent = say_hours(Decimal(int(patience_s)) / 3600)
-        return "boot_timeout", f"The instance was not reachable within {spent}, so it is ended."
+        return EndReason.BOOT_TIMEOUT, f"The instance was not reachable within {spent}, so it is ended."
     return None
 
 

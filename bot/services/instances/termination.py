@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.services.checkpoints import hold, verification
+from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
 from bot.services.instances.health import last_heard_at
 from bot.services.instances.transitions import end_instance, settle
@@ -21,6 +21,8 @@ from ledger.core.events import announce
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request, Session
@@ -33,13 +35,13 @@ log = logging.getLogger(__name__)
 
 
 async def end_session(
-    ctx: Context, tx: Tx, session_id: str, code: str, sentence: str, actor: Actor, now: datetime
+    ctx: Context, tx: Tx, session_id: str, code: EndReason, sentence: str, actor: Actor, now: datetime
 ) -> None:
     """Order the end of a session and of everything it holds. Raises `StaleMove` when it is ending already.
 
     What was never sent is withdrawn; what is live is ordered to end; what is unclear is ended when it is found.
     """
-    values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+    values = {"end_code": code, "end_reason": sentence}
     session = await move(
         tx,
         Session,
@@ -59,7 +61,7 @@ async def end_session(
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
     await settle(ctx, tx, session_id, now)
 
@@ -139,7 +141,7 @@ async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, A
 def _sent_since(row: Instance) -> datetime:
     """Since when the cloud is asked to end it: from the order on, or from when the checkpoint gate let it go."""
     ordered_at = row.terminate_asked_at or row.created_at
-    return max(ordered_at, row.gate_until or ordered_at) if row.gate in hold.BEHIND else ordered_at
+    return max(ordered_at, row.gate_until or ordered_at) if row.gate in BEHIND else ordered_at
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:

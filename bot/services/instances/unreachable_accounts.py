@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.values import end_reason
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.metering import accrue_stray
 from bot.services.instances import key_rotation
 from bot.services.instances.termination import end_session
@@ -25,6 +25,7 @@ from ledger.core.locks import lock_families, lock_stray
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, StrayState
 from ledger.models import Instance, Session, Stray
@@ -84,7 +85,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     """Close these instances and strays as gone, all of them or none. Every key that is set up is asked first."""
     wanted = sorted(set(ids))
     if not reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'the account is closed'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")
     async with ctx.db.read() as tx:
         rows = await rows_named(tx, wanted)
         refusal = await _open(ctx, tx, wanted, rows)
@@ -104,10 +105,12 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
             for row in fresh:
                 await _close(ctx, tx, row, actor, reason, now)
     except StaleMove as error:
-        return Reply(False, "stale", f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list.")
+        return Reply(
+            False, ReplyCode.STALE, f"{error.row_id} was moved by somebody else; gpu-shopper unreachable list."
+        )
     for hint in (ctx.hints.outbox, ctx.hints.sessions, ctx.hints.requests):
         hint.set()
-    return Reply(True, "written_off", f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
+    return Reply(True, ReplyCode.WRITTEN_OFF, f"{plural(len(fresh), 'instance')} on your word: {CLOSED}")
 
 
 async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Stray]) -> Reply | None:
@@ -117,26 +120,28 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
         named = min(missing, default="")[:40]
         return Reply(
             False,
-            "unknown_id",
+            ReplyCode.UNKNOWN_ID,
             f"There is no instance or stray {named}; gpu-shopper unreachable list shows them.",
         )
     nodes = await nodes_of(tx, wanted)
     for row in rows:
         provider = ctx.providers.get(row.cloud)
         if row.state is StrayState.GONE if isinstance(row, Stray) else row.state not in CLOSABLE:
-            return Reply(False, "stale", f"{row.id} is {row.state}, so there is nothing to close.")
+            return Reply(False, ReplyCode.STALE, f"{row.id} is {row.state}, so there is nothing to close.")
         if provider is not None and provider.account == row.account:
             how = f"strays condemn {row.id}" if isinstance(row, Stray) else f"shutdown {row.id}"
             return Reply(
                 False,
-                "reachable",
+                ReplyCode.REACHABLE,
                 f"The key of {row.cloud} that is set up opens the account of {row.id}, so its listings say when it is "
                 f"gone. To end it: gpu-shopper {how}.",
             )
         node = nodes.get(row.id)
         said = [at for at in (getattr(row, "heartbeat_at", None), node.at if node else None) if at is not None]
         if said and ctx.clock.now() - max(said) < SILENT:
-            return Reply(False, "still_heard", f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs.")
+            return Reply(
+                False, ReplyCode.STILL_HEARD, f"The agent of {row.id} reported at {max(said):%H:%M} UTC, so it runs."
+            )
     return None
 
 
@@ -146,14 +151,14 @@ async def _still_shown(ctx: Context, rows: Sequence[Instance | Stray]) -> Reply 
         try:
             listing = await ctx.providers[cloud].list()
         except ProviderError as error:
-            return Reply(False, "cloud_failed", f"{cloud} cannot say whether it shows them: {error.message}.")
+            return Reply(False, ReplyCode.CLOUD_FAILED, f"{cloud} cannot say whether it shows them: {error.message}.")
         there = [item for item in listing.items if item.status is not InstanceStatus.TERMINATED]
         refs, labels = {item.ref for item in there}, {ctx.labels.read(item.name).label for item in there if item.name}
         for row in rows:
             if row.cloud == cloud and (row.ref in refs or row.label in labels):
                 return Reply(
                     False,
-                    "still_shown",
+                    ReplyCode.STILL_SHOWN,
                     f"{cloud} shows {row.id} ({row.ref or row.label}) with the key that is set up, so it is not gone.",
                 )
     return None
@@ -168,7 +173,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reas
             tx, Stray, row.id, StrayState.GONE, at=now, actor=actor, reason=reason, version=row.version, values=values
         )
         return
-    code, sentence = end_reason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
+    code, sentence = EndReason.WRITTEN_OFF, f"{WRITTEN_OFF} {reason}"
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     alone = [one.id for one in await open_instances_of_session(tx, session.id)] == [row.id]
     if alone and session.state in ENDABLE_SESSION:
@@ -176,10 +181,9 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Stray, actor: Actor, reas
         await tell_ended_by(tx, session, actor, sentence, now)
     row = await tx.get_one(Instance, row.id, populate_existing=True)
     if row.state is InstanceState.UNKNOWN:
-        over = {"outcome": sentence, "outcome_code": code, "ended_at": now, "due_at": None}
-        free = {"claim_token": None, "claim_until": None}
+        over = {"outcome": sentence, "outcome_code": code, "ended_at": now}
         to = InstanceState.TOMBSTONE
-        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values={**over, **free})
+        await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values=over)
         await settle(ctx, tx, session.id, now)
         return
     if row.state is not InstanceState.TERMINATING:  # Another machine of the session goes on.

@@ -7,9 +7,24 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot.rules.values.phrases import sum_of
+from bot.services.market.offer_fields import (
+    Cloud,
+    Code,
+    Country,
+    ExpectedUsd,
+    Marks,
+    MaybePricePerHour,
+    Parts,
+    RankedFields,
+    RiskUsd,
+    Sentence,
+    Spot,
+    Why,
+    WorstUsd,
+)
 from ledger.kernel.job import JobRequest
 
 if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
@@ -21,57 +36,54 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class MarketOption(_Strict):
+class MarketOption(_Strict, RankedFields):
     """One ranked offer. `price_usd_h` is for the whole offer, `memory_gb` for each GPU."""
 
-    rank: int
-    offer_id: str
-    cloud: str
-    gpu: str
-    gpu_count: int
-    memory_gb: Decimal
-    region: str
-    country: str | None
-    spot: bool
-    price_usd_h: Decimal | None
-    expected_usd: Decimal
-    worst_usd: Decimal
-    risk_usd: Decimal
-    read_at: datetime
-    marks: tuple[str, ...]
-    why: str
-    #: What the expected total is made of, in words.
-    parts: str = ""
+    country: Country
+    spot: Spot
+    price_usd_h: MaybePricePerHour
+    expected_usd: ExpectedUsd
+    worst_usd: WorstUsd
+    risk_usd: RiskUsd
+    read_at: datetime = Field(description="When the cloud gave this price.")
+    marks: Marks
+    why: Why
+    parts: Parts = ""
 
 
 class MarketCloud(_Strict):
     """How one cloud answered; `sentence` says why it did not."""
 
-    cloud: str
-    ok: bool
-    offers: int
-    read_at: datetime
-    sentence: str
+    cloud: Cloud
+    ok: bool = Field(description="Whether all is well.")
+    offers: int = Field(description="How many offers it gave.")
+    read_at: datetime = Field(description="When the cloud gave this price.")
+    sentence: Sentence
 
 
-class MarketLeftOut(_Strict):
+class LeftOut(_Strict):
+    """Offers left out for one reason."""
+
+    code: Code
+    count: int = Field(description="How many offers.")
+    sentence: Sentence
+
+
+class MarketLeftOut(LeftOut):
     """Offers that were left out for one reason, with some of their ids."""
 
-    code: str
-    count: int
-    sentence: str
-    examples: tuple[str, ...]
+    examples: tuple[str, ...] = Field(description="The ids of some of them.")
 
 
 class MarketDocument(_Strict):
     """What is for sale now, ranked by what `hours` would cost. Money is decimal dollars as strings, times are UTC."""
 
-    hours: Decimal
-    options: tuple[MarketOption, ...]
-    answered: int
-    clouds: tuple[MarketCloud, ...]
-    excluded: tuple[MarketLeftOut, ...]
-    ages: tuple[str, ...]
+    hours: Decimal = Field(description="The hours for which totals are reckoned.")
+    options: tuple[MarketOption, ...] = Field(description="The ranked offers, the best first.")
+    answered: int = Field(description="How many offers the clouds gave before any was left out.")
+    clouds: tuple[MarketCloud, ...] = Field(description="How each cloud answered.")
+    excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were left out, by reason.")
+    ages: tuple[str, ...] = Field(description="How old the prices of each cloud are, in words.")
 
     @property
     def fingerprint(self) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from bot.rules.nodes import checkins as rules
 from bot.rules.nodes.checkins import Heard, Report, Work
 from bot.rules.nodes.node_api import Claim, Declared, declared
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.nodes import enrollment, node_api
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
@@ -27,7 +28,7 @@ GROUP_EVERY_S = 0.02
 GROUP_MAX = 500
 
 STRANGE = Reply(
-    False, "unauthenticated", "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
+    False, ReplyCode.UNAUTHENTICATED, "This needs the token of an instance that runs: Authorization: Bearer gpun_…."
 )
 
 
@@ -132,7 +133,7 @@ class Checkins:
 
 
 def _replayed(seen: int) -> Reply:
-    return Reply(False, "replayed", f"Check-in {seen} was heard already; the next one needs a greater number.")
+    return Reply(False, ReplyCode.REPLAYED, f"Check-in {seen} was heard already; the next one needs a greater number.")
 
 
 def heard_of(node: Node) -> Heard:

@@ -10,13 +10,31 @@ from decimal import Decimal
 from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from bot.rules.approvals.decision import plan as approval_plan
 from bot.rules.market.ranking import RankedOption
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import price_cap
+from bot.services.market.document import LeftOut, MarketCloud
+from bot.services.market.offer_fields import (
+    Cloud,
+    Country,
+    ExpectedUsd,
+    GpuCount,
+    GpuName,
+    Marks,
+    OfferId,
+    PricePerHour,
+    RankedFields,
+    Region,
+    RiskUsd,
+    Sentence,
+    Spot,
+    Why,
+    WorstUsd,
+)
 from bot.services.plans.planner import Planned
 from bot.services.plans.text import body
 from providers.capabilities import BOOT_DEADLINE_S
@@ -32,134 +50,119 @@ class _Strict(BaseModel):
 class Three(_Strict):
     """One number in three cases."""
 
-    best: Decimal
-    expected: Decimal
-    worst: Decimal
+    best: Decimal = Field(description="When all goes well.")
+    expected: Decimal = Field(description="What is expected.")
+    worst: Decimal = Field(description="At worst, as an approval covers it.")
 
 
 class TokensPerSecond(_Strict):
     """Tokens per second over all GPUs, and the range that holds four of five runs."""
 
-    expected: Decimal
-    low: Decimal
-    high: Decimal
+    expected: Decimal = Field(description="What is expected.")
+    low: Decimal = Field(description="The lower end of the range.")
+    high: Decimal = Field(description="The upper end of the range.")
 
 
 class CostComponent(_Strict):
     """One part of a total, in dollars."""
 
-    name: str
-    best_usd: Decimal
-    expected_usd: Decimal
-    worst_usd: Decimal
+    name: str = Field(description="Its name.")
+    best_usd: Decimal = Field(description="The total when all goes well.")
+    expected_usd: Decimal = Field(description="What is expected of this part.")
+    worst_usd: WorstUsd
 
 
-class OptionCost(_Strict):
+class OptionCost(_Strict, RankedFields):
     """One ranked offer: what it is, how long the run takes on it and what it costs, with every assumption.
 
     `hours_known` tells whether the hours follow from the work or were given. `risk_usd` is what the ranking adds.
     """
 
-    rank: int
-    offer_id: str
-    cloud: str
-    gpu: str
-    gpu_count: int
-    memory_gb: Decimal
-    region: str
-    spot: bool
-    price_usd_h: Decimal
-    hours: Three
-    hours_known: bool
-    tokens_per_s: TokensPerSecond | None
-    total_usd: Three
-    components: tuple[CostComponent, ...]
-    risk_usd: Decimal
-    late_hours: Decimal
-    fit: str
-    marks: tuple[str, ...]
-    why: str
-    assumptions: tuple[str, ...]
-    unknown: tuple[str, ...]
+    spot: Spot
+    price_usd_h: PricePerHour
+    hours: Three = Field(description="How long the run takes on it, in hours.")
+    hours_known: bool = Field(description="True when the hours follow from the work; false when they were given.")
+    tokens_per_s: TokensPerSecond | None = Field(description="Tokens per second over all GPUs.")
+    total_usd: Three = Field(description="The total of the run in three cases.")
+    components: tuple[CostComponent, ...] = Field(description="The parts that add up to the total.")
+    risk_usd: RiskUsd
+    late_hours: Decimal = Field(description="Hours beyond the goal of the run.")
+    fit: str = Field(description="Whether the work fits into the memory, in words.")
+    marks: Marks
+    why: Why
+    assumptions: tuple[str, ...] = Field(description="What was assumed because nobody said it, in words.")
+    unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
 
 
-class LeftOut(_Strict):
-    """Offers left out for one reason."""
-
-    code: str
-    count: int
-    sentence: str
-
-
-class CloudRead(_Strict):
+class CloudRead(MarketCloud):
     """How one cloud answered, and when its prices were read."""
-
-    cloud: str
-    ok: bool
-    offers: int
-    read_at: datetime
-    sentence: str
 
 
 class Opening(_Strict):
     """One limit that alone keeps the market closed, and what to write instead."""
 
-    word: str
-    instead: str
-    opens: int
-    expected_usd: Decimal
-    sentence: str
+    word: str = Field(description="The word of the /gpu language that keeps offers out.")
+    instead: str = Field(description="What to write instead.")
+    opens: int = Field(description="How many offers that would open.")
+    expected_usd: ExpectedUsd
+    sentence: Sentence
 
 
 class CostEstimate(_Strict):
     """`cost_estimate.json`: every option with its range, its parts and its assumptions."""
 
-    schema_version: Literal["1"]
-    made_at: datetime
-    work: tuple[str, ...]
-    answered: int
-    options: tuple[OptionCost, ...]
-    left_out: tuple[LeftOut, ...]
-    clouds: tuple[CloudRead, ...]
-    openings: tuple[Opening, ...]
-    assumptions: tuple[str, ...]
-    unknown: tuple[str, ...]
+    schema_version: Literal["1"] = Field(description="The version of this document's form.")
+    made_at: datetime = Field(description="When it was made.")
+    work: tuple[str, ...] = Field(description="What runs, in words.")
+    answered: int = Field(description="How many offers the clouds gave before any was left out.")
+    options: tuple[OptionCost, ...] = Field(description="The ranked offers, the best first.")
+    left_out: tuple[LeftOut, ...] = Field(description="Offers that were left out, by reason.")
+    clouds: tuple[CloudRead, ...] = Field(description="How each cloud answered.")
+    openings: tuple[Opening, ...] = Field(description="Limits that alone keep offers out, and what to write instead.")
+    assumptions: tuple[str, ...] = Field(description="What was assumed because nobody said it, in words.")
+    unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
 
 
 class Resources(_Strict):
     """What the recommended option gives."""
 
-    offer_id: str
-    cloud: str
-    gpu: str
-    gpu_count: int
-    memory_gb_per_gpu: Decimal
-    region: str
-    country: str | None
-    spot: bool
-    disk_gb: int
-    image: str
-    vcpus: int | None
-    ram_gb: Decimal | None
+    offer_id: OfferId
+    cloud: Cloud
+    gpu: GpuName
+    gpu_count: GpuCount
+    memory_gb_per_gpu: Decimal = Field(description="Memory of each GPU in GB.")
+    region: Region
+    country: Country
+    spot: Spot
+    disk_gb: int = Field(description="The disk in GB.")
+    image: str = Field(description="The container image.")
+    vcpus: int | None = Field(description="How many virtual CPUs, where the cloud says it.")
+    ram_gb: Decimal | None = Field(description="Memory of the machine in GB, where the cloud says it.")
 
 
 class Lifecycle(_Strict):
     """When it begins to cost, when it ends and what ends it. Caps are what an approval of this plan would cover."""
 
-    hours: Decimal
-    max_hours_without_override: Decimal
-    needs_override: bool
-    warn_before_end_s: int
-    boot_deadline_s: int
-    billed_from: str
-    billing_quantum_s: int
-    billing_minimum_s: int
-    storage_billed_while_stopped: bool
-    can_stop: bool
-    ends_the_meter: str
-    price_cap_usd_h: Decimal
-    total_cap_usd: Decimal
-    amount_is_typed: bool
+    hours: Decimal = Field(description="Hours, as a number or written as 6h, 90m or 2d.")
+    max_hours_without_override: Decimal = Field(
+        description="Above these hours the extra time is approved separately first."
+    )
+    needs_override: bool = Field(description="Whether its hours need the override.")
+    warn_before_end_s: int = Field(description="How long before its end the owner is told, in seconds.")
+    boot_deadline_s: int = Field(description="How long a machine may take to become reachable, in seconds.")
+    billed_from: str = Field(description="The moment from which the cloud counts.")
+    billing_quantum_s: int = Field(description="The step in which time is billed, in seconds.")
+    billing_minimum_s: int = Field(description="The least time that is billed, in seconds.")
+    storage_billed_while_stopped: bool = Field(description="Whether the disk costs while the machine stands still.")
+    can_stop: bool = Field(description="Whether its machine can be stopped and started again.")
+    ends_the_meter: str = Field(description="What ends the cost at this cloud.")
+    price_cap_usd_h: Decimal = Field(
+        description="The most per hour that is covered; null for a decision that covers no offer."
+    )
+    total_cap_usd: Decimal = Field(
+        description="The most in all that is covered; null for a decision that covers no offer."
+    )
+    amount_is_typed: bool = Field(description="Whether an approver has to type the amount.")
 
 
 class InstanceManifest(_Strict):
@@ -168,13 +171,13 @@ class InstanceManifest(_Strict):
     A plan rents nothing, so the state is always `planned`.
     """
 
-    schema_version: Literal["1"]
-    made_at: datetime
-    state: Literal["planned"]
-    resources: Resources | None
-    lifecycle: Lifecycle | None
-    run: str | None
-    checkpoint: str | None
+    schema_version: Literal["1"] = Field(description="The version of this document's form.")
+    made_at: datetime = Field(description="When it was made.")
+    state: Literal["planned"] = Field(description="Its state.")
+    resources: Resources | None = Field(description="What the recommended offer gives; null when nothing fits.")
+    lifecycle: Lifecycle | None = Field(description="When it begins to cost, and what ends it; null when nothing fits.")
+    run: str | None = Field(description="The command to run.")
+    checkpoint: str | None = Field(description="Where checkpoints are kept.")
 
 
 class PlanLine(_Strict):

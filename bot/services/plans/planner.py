@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
@@ -17,15 +16,13 @@ from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.workload import Workload, assumed, unknown
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import Catalog, CloudAnswer, absent
 from bot.services.runtime.commands import Reply
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
-
-#: Without a time, offers are compared by the cost of one hour.
-LOOK_HOURS = Decimal(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +104,10 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     if best is None:
         told = [one.sentence for one in planned.relaxations[:1]]
         told += [one.sentence for one in planned.ranked.excluded]
-        return Reply(False, "nothing_fits", f"No offer fits this run now. {' '.join([*told, *planned.absent])}")
+        return Reply(False, ReplyCode.NOTHING_FITS, f"No offer fits this run now. {' '.join([*told, *planned.absent])}")
     worst_h = best.estimate.worst_hours
     if worst_h is None:
-        return Reply(False, "time_unknown", f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
+        return Reply(False, ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
     return replace(planned.job, hours=rented(worst_h))
 
 

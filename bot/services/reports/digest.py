@@ -21,7 +21,6 @@ from bot.rules.reports.digest import (
     week_before,
 )
 from bot.rules.values.phrases import usd
-from bot.services.approvals.break_glass import KIND as BREAK_GLASS
 from bot.services.billing.costs import named, shortened
 from bot.services.billing.true_up import is_silent, ranges
 from bot.services.budgets import enforcement
@@ -30,6 +29,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce_once
 from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind, SessionState
 from ledger.queries.calendar_costs import by_borders, costs_within
@@ -119,7 +119,7 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         ),
         disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
-        broken_glass=tuple((await said_of(tx, BREAK_GLASS, window.since, window.until))[:LISTED]),
+        broken_glass=tuple((await said_of(tx, EventKind.REQUEST_BREAK_GLASS, window.since, window.until))[:LISTED]),
         anomalies=() if weekly else _anomalies(groups, base, known),
     )
 

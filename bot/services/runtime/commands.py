@@ -8,6 +8,7 @@ from typing import Any
 
 from bot.rules.approvals.decision import DeciderFacts
 from bot.rules.instances.power import Order
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 
@@ -17,7 +18,7 @@ class Reply:
     """The answer to one command. Every door shows `sentence`; programs read `code`; `data` names what was made."""
 
     ok: bool
-    code: str
+    code: ReplyCode
     sentence: str
     data: dict[str, Any] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
@@ -41,7 +42,7 @@ async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> Call | Repl
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
             sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
-            return Reply(False, "idempotency_mismatch", sentence)
+            return Reply(False, ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
         return Call(key, row.status, row.answer)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bot.rules.instances.recovery_mode import HOLD, held, held_until
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from ledger.core.events import announce
 from ledger.core.moves import StaleMove, move
@@ -105,16 +106,22 @@ async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destin
 async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
     """An operator's word that a stray is to end; the next look at its cloud ends it, whatever its breaker says."""
     if not reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'a test of last week'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
     try:
         async with db.write() as tx:
             stray = await stray_by_id(tx, stray_id)
             if stray is None:
-                return Reply(False, "unknown_id", f"There is no stray {stray_id}; gpu-shopper strays list shows them.")
+                return Reply(
+                    False, ReplyCode.UNKNOWN_ID, f"There is no stray {stray_id}; gpu-shopper strays list shows them."
+                )
             only = CONDEMNABLE
             await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
     except StaleMove:
         return Reply(
-            False, "stale", f"{stray_id} does not wait any more; gpu-shopper strays list shows what became of it."
+            False,
+            ReplyCode.STALE,
+            f"{stray_id} does not wait any more; gpu-shopper strays list shows what became of it.",
         )
-    return Reply(True, "condemned", f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud.")
+    return Reply(
+        True, ReplyCode.CONDEMNED, f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud."
+    )

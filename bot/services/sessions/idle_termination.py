@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from bot.rules.nodes.checkins import Cut, Watched, cut, deaf
-from bot.rules.values.end_reason import NO_HEARTBEAT
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
 from bot.services.nodes.checkins import heard_of
@@ -24,6 +24,8 @@ from ledger.core.events import record
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
@@ -65,9 +67,9 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
             return
         request = await tx.get_one(Request, session.request_id)
         ready_at = session.ready_at or session.created_at
-        watched = Watched(request.job.get("workload", ""), ready_at, listening_at, session.spared_until)
+        watched = Watched(request.job.workload, ready_at, listening_at, session.spared_until)
         found = cut(ctx.policy, heard_of(node), watched, now)
-        if found is not None and found.code == NO_HEARTBEAT and is_deaf:
+        if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
         if session.cut_at is not None and (found is None or found.code != session.cut_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)
@@ -83,7 +85,7 @@ async def _go_on(ctx: Context, tx: Tx, session: Session, found: Cut, now: dateti
             return  # Its approved end comes first, and is announced by itself.
         await amend(tx, Session, session.id, cut_at=cut_at, cut_code=found.code, cut_reason=found.sentence)
         said = f"{found.sentence} It is ended at {cut_at:%H:%M} UTC unless that changes."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="session.cut", reason=said)
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
         await end_of_session.announce_cut(ctx, tx, session, now)
     elif now >= session.cut_at:
@@ -99,7 +101,7 @@ async def _drop(
     await end_of_session.refresh(tx, session, now)
     spared_until = spared_until or session.spared_until
     await amend(tx, Session, session.id, cut_at=None, cut_code=None, cut_reason=None, spared_until=spared_until)
-    record(tx, at=now, actor=actor, subject=session.id, kind="session.uncut", reason=why)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
 
@@ -115,12 +117,12 @@ async def spare(ctx: Context, command: Spare) -> Reply:
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.cut_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return Reply(False, "stale", "That end does not stand any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
         await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
         sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
-        return Reply(True, "kept", sentence, data)
+        return Reply(True, ReplyCode.KEPT, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)
     if reply.ok:

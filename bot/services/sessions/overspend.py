@@ -13,7 +13,7 @@ from bot.rules.instances.power import Order
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.nodes.checkins import progress
 from bot.rules.sessions import overspend
-from bot.rules.sessions.overspend import DRIFT, Agreed, Approved, Course, Seen
+from bot.rules.sessions.overspend import Agreed, Approved, Course, Seen
 from bot.services.billing.metering import running_usd
 from bot.services.grants import amendments, approvers, escalation
 from bot.services.grants.requote import offer_again
@@ -28,9 +28,11 @@ from ledger.core.events import announce, record
 from ledger.core.locks import lock_family
 from ledger.core.moves import move
 from ledger.core.writes import Tx
+from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id, short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.journal import latest_events
@@ -53,7 +55,7 @@ def course_of(one: Running, now: datetime) -> Course:
         Agreed(
             q.created_at,
             amendments.expected(q.kind, q.terms),
-            None if q.kind == DRIFT else amendments.hours_of(q.terms),
+            None if q.kind is RequestKind.OVERSPEND else amendments.hours_of(q.terms),
         )
         for q in one.questions
         if q.state is RequestState.APPROVED
@@ -65,7 +67,7 @@ def course_of(one: Running, now: datetime) -> Course:
         most = min(most, amendments.hours_of(terms))
     spent_usd = one.elsewhere_usd + one.booked.usd + running_usd(row, one.booked, now, BillingRule())
     return overspend.course(
-        Approved(amendments.expected(amendments.PROVISION, terms), one.cap_usd, most, tuple(known)),
+        Approved(amendments.expected(RequestKind.PROVISION, terms), one.cap_usd, most, tuple(known)),
         Seen(row.sent_at or row.created_at, spent_usd, row.price_usd_h),
         one.deadline,
         ahead.eta if ahead else None,
@@ -100,7 +102,7 @@ def _is_due(ctx: Context, one: Running, now: datetime) -> bool:
 
 def _open(one: Running) -> Question | None:
     """The last question about its cost, when nobody confirmed it."""
-    asked = [q for q in one.questions if q.kind == DRIFT]
+    asked = [q for q in one.questions if q.kind is RequestKind.OVERSPEND]
     return asked[-1] if asked and is_open(asked[-1].state, asked[-1].decided_by) else None
 
 
@@ -127,23 +129,21 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
     row = (await instances_of_session(tx, session.id))[-1]
-    figure = overspend.projected(course, now).quantize(overspend.CENT)
+    figure = money.cents_even(overspend.projected(course, now))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
-    mandate = await approvers.fresh(
-        tx, ctx.policy, parent.requester, JobRequest.from_json(parent.job), [(figure, row.offer)]
-    )
+    mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
     needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
     can_pause = not _cannot_pause(ctx, row)
     said = overspend.question(course, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
     asked = Request(
         id=new_id("req", now),
-        kind=DRIFT,
+        kind=RequestKind.OVERSPEND,
         state=RequestState.PENDING,
         quote_version=1,
         inbox_key=f"drift/{session.id}/{len(one.questions)}",
         parent_id=parent.id,
         requester=session.owner,
-        job=replace(JobRequest.from_json(parent.job), budget_cap_usd=None, max_price_usd_h=None).to_json(),
+        job=replace(parent.job, budget_cap_usd=None, max_price_usd_h=None),
         reason=said,
         channel=parent.channel,
         rule=needed.rule,
@@ -154,8 +154,8 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     )
     tx.add(asked)
     await tx.flush()
-    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind="request.made", after=asked.state, reason=said)
-    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.drift", reason=said)
+    record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state, reason=said)
+    record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_OVER, reason=said)
     await offer_again(tx, asked, row, _costs(asked, figure, course, now), WHY, now)
     await request_message.show_again(tx, asked, now)
     await _tell_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
@@ -165,12 +165,12 @@ def _costs(asked: Request, figure_usd: Decimal, course: Course, now: datetime) -
     """The new figure as the estimate of what runs. Approving it confirms the figure and buys nothing."""
     hours = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
     part = Component("compute", figure_usd, figure_usd, figure_usd)
-    return Estimate(figure_usd, figure_usd, figure_usd, hours.quantize(overspend.CENT), (part,), (asked.reason,))
+    return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
 
 async def _withdraw(tx: Tx, asked: Question, now: datetime) -> None:
     said = "It will cost what was approved after all."
-    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref, "due_at": None}
+    closed = {"outcome": said, "decided_at": now, "decided_by": SCHEDULER.ref}
     await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=SCHEDULER, reason=said, values=closed)
 
 
@@ -192,27 +192,27 @@ async def _pause(ctx: Context, tx: Tx, one: Running, asked_at: datetime, now: da
     """
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     row = (await instances_of_session(tx, session.id))[-1]
-    (refused,) = await latest_events(tx, row.id, power.NOT_SWITCHED, 1) or (None,)
+    (refused,) = await latest_events(tx, row.id, EventKind.INSTANCE_NOT_SWITCHED, 1) or (None,)
     was_refused = refused is not None and refused.at >= asked_at
     if not was_refused and not _cannot_pause(ctx, row):
         reply = await power.give(ctx, tx, session, Order.STOP, SCHEDULER, now, keep=True)
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
-            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.paused", reason=said)
+            record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_PAUSED, reason=said)
             await _tell_owner(tx, session, f"drift/{row.id}/paused", said, now)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="spend.saving", reason=said)
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_SAVING, reason=said)
         await _tell_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
     """The new figure is confirmed: what was paused for it goes on. Nothing is reserved, because the cap stands."""
     actor = Actor.from_ref(request.decided_by or session.owner)
-    record(tx, at=now, actor=actor, subject=session.id, kind="spend.confirmed", reason=request.reason)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SPEND_CONFIRMED, reason=request.reason)
     rows = await instances_of_session(tx, session.id)
     node = await tx.get(Node, rows[-1].id) if rows else None
     if node is not None:

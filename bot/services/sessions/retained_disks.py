@@ -15,6 +15,7 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx, book_all
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import InstanceState
 from ledger.models import Disk, Instance, Session
@@ -95,7 +96,15 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
     )
     if new:
         said = f"The disk of {row.name} is kept until {until:%Y-%m-%d %H:%M} UTC."
-        record(tx, at=now, actor=SYSTEM, subject=session.id, kind="disk.kept", reason=said, data={"disk_id": disk_id})
+        record(
+            tx,
+            at=now,
+            actor=SYSTEM,
+            subject=session.id,
+            kind=EventKind.DISK_KEPT,
+            reason=said,
+            data={"disk_id": disk_id},
+        )
     return int(new)
 
 
@@ -112,5 +121,5 @@ async def _over(ctx: Context, disk: Disk, now: datetime) -> int:
         await book_all(tx, disk_accruals(row, disk, ended_at, rule_of(ctx, row), final=True))
         how = "is in use again" if row.state is InstanceState.LIVE else "goes with its machine"
         said = f"The disk of {row.name} {how}."
-        record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind="disk.over", reason=said)
+        record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind=EventKind.DISK_OVER, reason=said)
     return 1

@@ -27,6 +27,7 @@ from bot.slack.blocks.elements import (
 )
 from bot.slack.blocks.money import spend_chart
 from bot.slack.blocks.private_answer import mentioned
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 
 #: Values of one group, and sessions of one list.
@@ -34,8 +35,7 @@ VALUES: Final = 5
 LINES: Final = 8
 _ORPHAN: Final = ":ghost:"
 _TITLES: Final = {"cloud": "By cloud", "owner": "By owner", "gpu": "By GPU"}
-#: End codes that need more than their own words.
-_CODES: Final = {"asked": "on request", "deadline": "time over", "work_failed": "work failed", "lost": "lost"}
+_ENDS: Final[dict[str, str]] = {reason: reason.label for reason in EndReason}
 
 
 def digest(found: DigestDocument, command: str) -> Message:
@@ -119,7 +119,7 @@ def _ended(found: DigestDocument) -> list[Block]:
 
 
 def _why(name: str) -> str:
-    return _CODES.get(name, safe(name.replace("_", " "), 40) or "other")
+    return _ENDS.get(name, safe(name.replace("_", " "), 40) or "other")
 
 
 def _ended_line(one: Ended) -> str:

@@ -32,7 +32,6 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offers import line
 from bot.slack.blocks.request import request_buttons
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
@@ -127,7 +126,7 @@ def _decisions(mine: Mine) -> list[Block]:
 
 def _decision(view: RequestView) -> str:
     request = view.request
-    job = JobRequest.from_json(request.job)
+    job = request.job
     more = "more time for " if request.parent_id else ""
     told = [
         f"{person(request.requester)} asks for {more}*{safe(job_words.title(job), 100)}* · {code(short_id(request.id))}"

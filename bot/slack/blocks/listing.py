@@ -13,7 +13,6 @@ from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
 from ledger.models import Request
 from ledger.queries.views import SessionView
 
@@ -99,7 +98,7 @@ def ends(view: SessionView) -> datetime | None:
 
 
 def _request_line(request: Request) -> str:
-    job = JobRequest.from_json(request.job)
+    job = request.job
     kind = "more time for " if request.parent_id else ""
     title = safe(job_words.title(job), 100)
     expires = f"expires {when(request.expires_at)}"

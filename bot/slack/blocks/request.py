@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Final, assert_never
 
 from bot.blockkit import quote_block
 from bot.rules.approvals.approvers import ANYBODY, asked
@@ -45,7 +45,7 @@ from bot.slack.blocks.elements import (
 from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
 from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.ids import short_id
-from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
 from ledger.queries.views import RequestView
@@ -53,9 +53,6 @@ from ledger.queries.views import RequestView
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
 CHANGE: Final = "change"
-OVERRIDE: Final = "override_12h"
-EXTEND: Final = "extend"
-DRIFT: Final = "drift_reconfirm"
 BUTTONS_MAX: Final = 20
 REASON_MAX: Final = 1_500
 
@@ -79,14 +76,11 @@ def request_message(
     `mandate` who is asked.
     """
     request = view.request
-    job = JobRequest.from_json(request.job)
-    extra = request.kind in (OVERRIDE, EXTEND, DRIFT)
-    title = f"More time: {job_words.title(job)}" if extra else job_words.title(job)
+    job = request.job
+    extra = request.kind is not RequestKind.PROVISION
+    title = _title(request.kind, job_words.title(job), policy)
     ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
-    if request.kind == OVERRIDE:
-        title = f"More than {hours(policy.max_hours)}: {job_words.title(job)}"
-    if request.kind == DRIFT:
-        title = f"Costs more than approved: {job_words.title(job)}"
+    if request.kind is RequestKind.OVERSPEND:
         ask = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
     blocks = [header(title), section(ask if extra else f"{ask}\n{job_words.details(job)}")]
     if request.reason:
@@ -103,6 +97,19 @@ def request_message(
     if request.reason:
         spoken_text.insert(1, f"Reason: “{safe(request.reason, SENTENCE_MAX)}”.")
     return Message(clip(" ".join(spoken_text), 3_900), (*blocks, *body))
+
+
+def _title(kind: RequestKind, what: str, policy: Policy) -> str:
+    """The headline of the message: what is asked for, and for which job."""
+    match kind:
+        case RequestKind.PROVISION:
+            return what
+        case RequestKind.EXTEND | RequestKind.OVERSPEND:
+            return f"{kind.label}: {what}"
+        case RequestKind.OVERRIDE_12H:
+            return f"More than {hours(policy.max_hours)}: {what}"
+        case _:
+            assert_never(kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +139,9 @@ def _body(
         said = "Asking the clouds for offers…"
         return [*_again(view), said], [*map(section, _again(view)), section(f":hourglass_flowing_sand: {said}")]
     if state is _R.PENDING:
-        if view.request.kind == OVERRIDE:
+        if view.request.kind is RequestKind.OVERRIDE_12H:
             return _pending_override(view, who)
-        kept = choice(who.policy, JobRequest.from_json(view.request.job).checkpoint)
+        kept = choice(who.policy, view.request.job.checkpoint)
         return _pending(view, who, lines, [*_limits(view, cost_usd), *filter(None, (safe(kept, 600),)), *hints])
     if state is _R.APPROVED:
         return _approved(view, lines, cost_usd)
@@ -223,13 +230,13 @@ def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change:
             style = "" if made else "primary"
             made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
     if made and change and view.request.kind in amendments.CHANGEABLE:
-        other = "" if view.request.kind == EXTEND else " or another offer"
+        other = "" if view.request.kind is RequestKind.EXTEND else " or another offer"
         label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
     if approve and None in by_option:
-        job = JobRequest.from_json(view.request.job)
+        job = view.request.job
         said = f"Allow {hours(job.hours + job.already_hours)}"
-        ask = confirm("More than the usual time", f"{said}? The spend itself is approved separately.", said[:30])
+        ask = confirm(RequestKind.OVERRIDE_12H.label, f"{said}? The spend itself is approved separately.", said[:30])
         style = "" if made else "primary"
         made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=ask))
     refuse = [token.token for token in view.tokens if token.action == REJECT]
@@ -242,15 +249,7 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
     votes = _votes(view)
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     by = _names(votes) or (person(request.decided_by) if request.decided_by else "the policy")
-    if request.kind == OVERRIDE:
-        said = f":white_check_mark: The time is allowed by {by}{at}."
-        return [said], [section(said)]
-    if request.kind == EXTEND:
-        less = amendments.told(request, votes[-1]) if votes else ""
-        said = f":white_check_mark: The extra time is approved by {by}{at}{f': {less}' if less else ''}."
-        return [said], [section(said)]
-    if request.kind == DRIFT:
-        said = f":white_check_mark: What it will cost is confirmed by {by}{at}."
+    if said := _allowed(request, votes, f"{by}{at}"):
         return [said], [section(said)]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
     what = f": {safe(chosen[0].name)} ({offer_code(chosen[0].offer)})" if chosen else ""
@@ -259,6 +258,22 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
     if chosen:
         blocks.append(_bought(chosen[0], votes, request.quote_version, cost_usd))
     return [f"Approved by {by}{what}; {progress.headline(view)}.", *steps[1:]], blocks
+
+
+def _allowed(request: Request, votes: list[Approval], by: str) -> str:
+    """What the approval allows about a session that exists; "" for a request that starts one."""
+    match request.kind:
+        case RequestKind.PROVISION:
+            return ""
+        case RequestKind.OVERRIDE_12H:
+            return f":white_check_mark: The time is allowed by {by}."
+        case RequestKind.EXTEND:
+            less = amendments.told(request, votes[-1]) if votes else ""
+            return f":white_check_mark: The extra time is approved by {by}{f': {less}' if less else ''}."
+        case RequestKind.OVERSPEND:
+            return f":white_check_mark: What it will cost is confirmed by {by}."
+        case _:
+            assert_never(request.kind)
 
 
 def _by_policy(request: Request) -> list[str]:

@@ -10,12 +10,12 @@ from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate
 from bot.rules.sessions.expiration import left, termination_policy
 from bot.rules.values.phrases import kept, unreconciled
-from bot.services.checkpoints.hold import WAITS
 from bot.services.nodes.connection import api_url, fingerprint, ssh_command
 from bot.services.nodes.views import agent_view
 from bot.services.sessions.service import Status
 from bot.slack.blocks import request, session_ready_and_ended
 from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section, when
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION
 from ledger.models import Session
 from ledger.queries.views import SessionView

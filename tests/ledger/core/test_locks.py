@@ -9,6 +9,7 @@ from ledger.core.moves import StaleMove, move
 from ledger.core.writes import amend
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session, Stray
 from ledger.queries.decisions import ask_of_request
@@ -40,7 +41,7 @@ async def test_the_sender_and_an_end_do_not_deadlock(pg_db: Database) -> None:
 async def test_a_parent_and_its_override_do_not_deadlock(pg_db: Database) -> None:
     async with pg_db.write() as tx:
         parent = await rows.request(tx, RequestState.PENDING)
-        override = await rows.request(tx, RequestState.PENDING, kind="override_12h", parent_id=parent.id)
+        override = await rows.request(tx, RequestState.PENDING, kind=RequestKind.OVERRIDE_12H, parent_id=parent.id)
 
     async def refuse_override() -> None:
         async with pg_db.write() as tx:

@@ -18,11 +18,12 @@ from ledger.core.writes import book
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.calendar_spans import begin, spans
+from ledger.kernel.entry_kind import SPENT
 from ledger.kernel.states import InstanceState, Tier
 from ledger.models import ExternalCost, LedgerEntry
 from ledger.queries.access import Whose
 from ledger.queries.calendar_costs import by_borders, costs_within
-from ledger.queries.rollup import AMOUNT, FACETS, SPENT, daily, fold, raw
+from ledger.queries.rollup import AMOUNT, FACETS, daily, fold, raw
 from ledger.queries.spend import Purse, costs, spent, sums
 from tests.support import rows
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from bot.rules.grammar.parser import Command, GrammarError, parse, said
+from bot.rules.grammar.parser import Command, GrammarError, parse
 from bot.rules.policy.policy import Policy
 
 
@@ -69,24 +69,24 @@ def test_pairs_add_to_a_line() -> None:
     assert both == parse("provision 2xA100 3h for='a \"b\" c' max=$50")
     again = parse(line, more=[("for", "a"), ("hours", "2")])
     assert isinstance(again, GrammarError)
-    assert (again.position, again.message) == (
-        len(line) + 2,
+    assert (again.pair, again.message) == (
+        2,
         "“hours=2” says again what was already said; keep one of the two.",
     )
 
 
 def test_pairs_say_the_same_as_a_line() -> None:
     line = parse('provision 2xA100 3h for="a b"')
-    pairs = said("provision", [("gpu", "A100"), ("count", "2"), ("hours", "3h"), ("for", "a b")], Policy())
+    pairs = parse("provision", Policy(), [("gpu", "A100"), ("count", "2"), ("hours", "3h"), ("for", "a b")])
     assert isinstance(line, Command)
     assert isinstance(pairs, Command)
-    assert pairs.args == line.args
+    assert pairs.job == line.job
 
 
 def test_a_wrong_pair_is_named_by_its_number() -> None:
-    found = said("provision", [("gpu", "A100"), ("hours", "soon")], Policy())
+    found = parse("provision", Policy(), [("gpu", "A100"), ("hours", "soon")])
     assert isinstance(found, GrammarError)
-    assert (found.position, found.word, found.line) == (2, "hours=soon", "")
+    assert (found.pair, found.word, found.line) == (2, "hours=soon", "provision")
 
 
 def test_costs_are_those_of_the_month_unless_another_view_is_named() -> None:

@@ -262,8 +262,9 @@ def test_a_grant_above_a_limit_for_all_attempts_is_found(books: Made) -> None:
     rule = "limits hold over all attempts"
     request, approval, grant = rows.requests[0], rows.approvals[0], rows.grants[0]
     job = request.job
-    for most in ({"budget_cap_usd": "0.01"}, {"max_price_usd_h": "0.01"}):
-        request.job = {**job, **most}
+    cent = Decimal("0.01")
+    for limited in (dataclasses.replace(job, budget_cap_usd=cent), dataclasses.replace(job, max_price_usd_h=cent)):
+        request.job = limited
         assert rule in _rules(spending.check(rows))
     request.job = job
     approval.limit_usd = grant.total_cap_usd

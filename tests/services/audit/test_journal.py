@@ -10,6 +10,7 @@ from sqlalchemy import update
 
 from bot.services.audit import journal
 from ledger.core.events import record
+from ledger.kernel.event_kind import EventKind
 from ledger.models import Seal
 from tests.support.world import BOB, World
 
@@ -53,7 +54,7 @@ async def test_a_change_is_named_and_two_replicas_seal_once(w: World) -> None:
     for hours in (0, 1.9):  # What happens now is sealed next; what somebody puts into the past never is.
         async with w.ctx.db.write() as tx:
             at = w.clock.now() - timedelta(hours=hours)
-            record(tx, at=at, actor=BOB, subject=request_id, kind="request.vote", reason="Approved.")
+            record(tx, at=at, actor=BOB, subject=request_id, kind=EventKind.REQUEST_VOTE, reason="Approved.")
         w.clock.advance(11)
         assert await journal.seal_due(w.ctx) == (hours == 0)
     _, put_in = (await journal.audit(w.ctx.db, request_id)).broken

@@ -16,6 +16,7 @@ from bot.rules.budgets.budget import Period
 from bot.services.billing import costs, metering, true_up
 from ledger.core.writes import book
 from ledger.engine.db import Database
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
 from ledger.models import BillLine, GrantRow, Instance
 from providers.capabilities import Capabilities
@@ -67,7 +68,7 @@ async def test_the_ledger_says_what_the_cloud_charged_and_learns_of_late_lines(w
     session_id, too_much = row.session_id, Decimal("0.10")
     async with w.ctx.db.write() as tx:
         await book(
-            tx, key="guess", kind="accrue", debit=f"session:{session_id}", credit=f"payable:vast:{row.account}",
+            tx, key="guess", kind=EntryKind.ACCRUE, debit=f"session:{session_id}", credit=f"payable:vast:{row.account}",
             amount_usd=too_much, at=w.clock.now(), session_id=session_id, instance_id=row.id, component="gpu",
         )  # fmt: skip
     through(w, lambda _: ())
@@ -228,7 +229,7 @@ async def test_a_session_of_two_machines_counts_what_is_known_of_one(db: Databas
             other = await rows.instance(tx, of=live, cloud="vast", **gone)
             for key, row, amount in (("told", told, known), ("silent", silent, Decimal(50))):
                 await book(
-                    tx, key=key, kind="accrue", debit=f"session:{session.id}", credit=f"payable:{row.cloud}:x",
+                    tx, key=key, kind=EntryKind.ACCRUE, debit=f"session:{session.id}", credit=f"payable:{row.cloud}:x",
                     amount_usd=amount, at=at, session_id=session.id, instance_id=row.id, component="gpu",
                 )  # fmt: skip
         between = true_up.bounds(w.ctx, silent)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.budgets.budget import Period
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.billing import costs
 from bot.services.budgets import enforcement
@@ -50,7 +51,7 @@ async def test_7837_two_hundred_approvals_at_once_against_a_budget_for_ten_are_t
             )
     replies = await asyncio.gather(*(decisions.decide(w.ctx, Decide(token, facts(rows.BEN))) for token in tokens))
     codes = [reply.code for reply in replies]
-    assert (codes.count("approved"), codes.count("over_budget")) == (10, 190)
+    assert (codes.count(ReplyCode.APPROVED), codes.count(ReplyCode.OVER_BUDGET)) == (10, 190)
     books = await w.books()
     reserved = sum((e.amount_usd for e in books.entries if e.kind == "reserve"), Decimal(0))
     assert (len(books.grants), reserved, len(books.approvals)) == (10, Decimal(16), 10)

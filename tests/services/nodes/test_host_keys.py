@@ -13,6 +13,7 @@ from bot.services.nodes.connection import fingerprint, known_hosts
 from bot.services.notifications.paging import OPERATORS
 from bot.services.runtime.commands import Switch
 from bot.slack.blocks import session_ready_and_ended
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
 from ledger.queries.journal import latest_events
@@ -69,7 +70,7 @@ async def test_the_first_key_is_shown_and_another_one_is_told_once_and_ends_noth
         await look(w)
     assert alarms(w, row) == {ALICE.id, OPERATORS}
     async with w.ctx.db.read() as tx:
-        (event,) = await latest_events(tx, row.id, "instance.host_key_changed", 2)
+        (event,) = await latest_events(tx, row.id, EventKind.INSTANCE_HOST_KEY_CHANGED, 2)
     assert event.data["before"] == mark
     assert event.data["after"].startswith("SHA256:")
     assert event.data["after"] != mark

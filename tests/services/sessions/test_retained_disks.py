@@ -20,6 +20,7 @@ from bot.slack.blocks.elements import when
 from bot.slack.blocks.listing import listing as said
 from bot.slack.blocks.status import status
 from ledger.engine.db import Database
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.models import Disk
 from ledger.queries.retained_disks import add_disk, open_disks
 from tests.services.checkpoints.test_verification import near_its_end, told
@@ -137,7 +138,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         assert [one.id for one in await kept(w)] == [before.id]  # Between the order and the gate's word it stays.
         await w.settle()
         row = (await w.books()).instances[0]
-        assert (row.gate, row.status, len(w.alive())) == (hold.HELD, "stopped", 1)
+        assert (row.gate, row.status, len(w.alive())) == (CheckpointStep.HELD, "stopped", 1)
         (disk,) = await kept(w)
         assert disk.id == before.id
         assert w.clock.now() < disk.until <= w.clock.now() + hold.LONGEST

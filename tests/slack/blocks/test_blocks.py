@@ -15,6 +15,7 @@ from bot.slack.blocks import elements, idle_warning, job, progress, session_endi
 from bot.slack.blocks.request import request_message
 from bot.slack.blocks.result import request_result
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, Instance, Request, Session
 from ledger.queries.views import RequestView, SessionView
@@ -38,10 +39,10 @@ def session(state: SessionState, **columns: Any) -> Session:
 def view(state: RequestState, of: Session | None = None, *rows: Instance, **columns: Any) -> RequestView:
     facts: dict[str, Any] = {
         "id": "req_06gztrs92hymabv2",
-        "kind": "provision",
+        "kind": RequestKind.PROVISION,
         "quote_version": 1,
         "requester": "slack:T1/U0ALICE",
-        "job": JOB.to_json(),
+        "job": JOB,
         "reason": "fine-tune",
         "rule": "One approver decides, as for every spend.",
         "required_approvals": 1,

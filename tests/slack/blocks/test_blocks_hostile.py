@@ -20,6 +20,7 @@ from bot.rules.market.filters import Excluded
 from bot.rules.market.ranking import Ranked, RankedOption
 from bot.rules.plans.completion import Outcome, cost_per_success
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.billing.costs import Costs
 from bot.services.billing.shared_ledger import Summary
 from bot.services.market.catalog import CloudAnswer, Inventory
@@ -206,7 +207,7 @@ def test_operators(stray: Stray, sentence: str) -> None:
 @quick
 @given(hostile.texts, st.booleans())
 def test_replies(sentence: str, ok: bool) -> None:
-    check(private_answer.answer(Reply(ok, "code", sentence)))
+    check(private_answer.answer(Reply(ok, ReplyCode.OK, sentence)))
     check(private_answer.broken(sentence))
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.services.audit.invariants.world import Violation
+from ledger.core.moves import MOVED
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
@@ -105,7 +106,7 @@ def _announced(books: Books) -> list[Violation]:
 
 def _state(event: Event) -> State | None:
     for machine in _MACHINES:
-        if event.kind == f"{machine.table.rstrip('s')}.moved":
+        if event.kind == MOVED[machine.states]:
             state: State = machine.states(event.after)
             return state
     return None
