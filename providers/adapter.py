@@ -82,7 +82,7 @@ class CloudAdapter(Provider):
     KEY_MISSING: ClassVar[str] = "the API key is not set"
     #: Method and path of the create call, where it has no part of the order in it.
     CREATE: ClassVar[tuple[str, str]] = ("POST", "")
-    #: Method of the contract → why it is `Unsupported`.
+    #: Method of the contract → why it is `Unsupported`, in a sentence of the cloud's own.
     UNSUPPORTED: ClassVar[Mapping[str, str]] = {}
     #: Seconds that one attempt of a read may take.
     TIMEOUT_S: ClassVar[float] = 10.0
@@ -190,7 +190,7 @@ class CloudAdapter(Provider):
         raise self._unsupported("charges")
 
     def _unsupported(self, verb: str) -> Unsupported:
-        return Unsupported(self.name, self.UNSUPPORTED[verb])
+        return Unsupported(self.name, self.UNSUPPORTED.get(verb, f"{self.TITLE} has no call for this: {verb}"))
 
     # ── the account ──────────────────────────────────────────────────────────────────────────────
 

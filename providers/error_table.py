@@ -18,11 +18,12 @@ class Row:
     texts: tuple[str, ...] = ()
     code: str | None = None
 
-    def error(self, cloud: str, retry_after_s: float | None, message: str = "") -> ProviderError:
-        """The error of this row, with its own sentence unless `message` is given."""
+    def error(self, cloud: str, retry_after_s: float | None, *, subject: str = "", detail: str = "") -> ProviderError:
+        """The error of this row: its sentence, with a subject before it and the cloud's own text behind it."""
+        message = (f"{subject} " if subject else "") + self.says + (f": {detail}" if detail else "")
         if issubclass(self.raises, RateLimited):
-            return self.raises(cloud, message or self.says, retry_after_s)
-        return self.raises(cloud, message or self.says)
+            return self.raises(cloud, message, retry_after_s)
+        return self.raises(cloud, message)
 
 
 def row(

@@ -94,7 +94,8 @@ def _refused(reply: Reply, status: int, now: datetime, secrets: Iterable[str]) -
     found = first(CREATE_OUTCOMES, status, text=detail)
     if found is None:
         return OutcomeUnknown(CLOUD, f"kaggle answered the push with {status}, which does not tell its outcome")
-    return _told(found, reply, clean(detail, secrets), now)
+    wait_s = retry_after_s(reply.headers.get("retry-after", ""), now)
+    return found.error(CLOUD, wait_s, subject="kaggle", detail=clean(detail, secrets))
 
 
 def call_error(reply: Reply, now: datetime, secrets: Iterable[str] = ()) -> ProviderError | None:
@@ -108,7 +109,8 @@ def call_error(reply: Reply, now: datetime, secrets: Iterable[str] = ()) -> Prov
     found = first(CALL_OUTCOMES, status, text=detail)
     if found is None:
         return UnexpectedResponse(CLOUD, f"kaggle answered {status}, which is not documented for this call")
-    return _told(found, reply, clean(detail, secrets), now)
+    wait_s = retry_after_s(reply.headers.get("retry-after", ""), now)
+    return found.error(CLOUD, wait_s, subject="kaggle", detail=clean(detail, secrets))
 
 
 def status_of(reply: Reply) -> int:
@@ -138,8 +140,3 @@ def _sentence(body: Any) -> str:
     """`error` of a push, or `message` of an error object; "" when there is neither."""
     parts = [body.get("error"), body.get("errorNullable"), body.get("message")] if isinstance(body, dict) else []
     return next((part for part in parts if isinstance(part, str) and part), "")
-
-
-def _told(found: Row, reply: Reply, detail: str, now: datetime) -> ProviderError:
-    message = f"kaggle {found.says}" + (f": {detail}" if detail else "")
-    return found.error(CLOUD, retry_after_s(reply.headers.get("retry-after", ""), now), message)

@@ -78,7 +78,7 @@ def create_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
     found = first(CREATE_OUTCOMES, reply.status, text=detail)
     if found is None:
         return OutcomeUnknown(CLOUD, f"runpod answered the create with {reply.status}, which does not tell its outcome")
-    return _told(found, reply, clean(detail, secrets))
+    return found.error(CLOUD, retry_after_s(reply), subject="runpod", detail=clean(detail, secrets))
 
 
 def call_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
@@ -89,7 +89,7 @@ def call_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
     found = first(CALL_OUTCOMES, reply.status, text=detail)
     if found is None:
         return UnexpectedResponse(CLOUD, f"runpod answered {reply.status}, which is not documented for this call")
-    return _told(found, reply, clean(detail, secrets))
+    return found.error(CLOUD, retry_after_s(reply), subject="runpod", detail=clean(detail, secrets))
 
 
 def graphql_error(body: Any) -> ProviderError | None:
@@ -136,8 +136,3 @@ def retry_after_s(reply: Reply) -> float | None:
         if left == 0 and opens is not None:
             waits.append(opens)
     return max(waits, default=None)
-
-
-def _told(found: Row, reply: Reply, detail: str) -> ProviderError:
-    message = f"runpod {found.says}" + (f": {detail}" if detail else "")
-    return found.error(CLOUD, retry_after_s(reply), message)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 from ledger.kernel.grant import Grant
 from ledger.kernel.job import GpuConstraint
@@ -69,13 +68,6 @@ class CirrusProvider(CloudAdapter):
     KEY_PAGE = "https://cirrus.example/keys"
     KEY_VARIABLE = "CIRRUS_API_KEY"
     CREATE = ("POST", "/machines")
-    UNSUPPORTED: ClassVar[Mapping[str, str]] = {
-        "stop": "cirrus cannot stop a machine",
-        "start": "cirrus cannot stop a machine, so there is nothing to start",
-        "restart": "cirrus has no restart",
-        "balance": "cirrus tells no balance",
-        "charges": "cirrus has no bill by machine",
-    }
 
     def error_of(self, reply: Reply) -> ProviderError | None:
         return None if reply.ok else _error(reply)
