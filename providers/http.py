@@ -39,6 +39,11 @@ class Reply:
     def ok(self) -> bool:
         return 200 <= self.status < 300
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The body as an object; empty when it is something else."""
+        return self.body if isinstance(self.body, dict) else {}
+
 
 def fingerprint(secret: str) -> str:
     """A stable name for a credential that reveals nothing of it: the first 12 hex digits of its SHA-256."""

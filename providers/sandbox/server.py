@@ -112,8 +112,8 @@ class Controls:
     async def _overview(self, _request: Request) -> JSONResponse:
         clouds = {
             name: {
-                "faults": dict(cloud.FAULTS),
-                "create_faults": dict(cloud.CREATE_FAULTS),
+                "faults": cloud.FAULTS.sentences,
+                "create_faults": cloud.FAULTS.creates,
                 "disturbances": dict(cloud.DISTURBANCES),
                 "armed": [asdict(f) for f in self._engine.faults.armed(name)],
                 "api_key": cloud.API_KEY,

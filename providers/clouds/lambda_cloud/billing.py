@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.adapter_helpers import instant
 from providers.clouds.lambda_cloud.errors import CLOUD
 from providers.contract import Charge
 from providers.errors import UnexpectedResponse
@@ -111,10 +112,7 @@ def _failed(action: str) -> bool:
 
 
 def _time(value: Any) -> datetime:
-    try:
-        at = datetime.fromisoformat(str(value))
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
+    at = instant(value)
+    if at is None:
         raise UnexpectedResponse(CLOUD, "Lambda sent an audit event without a readable time")
     return at

@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from providers.adapter_helpers import number
 from providers.clouds.tensordock.errors import CLOUD, call_error, text_of
-from providers.clouds.tensordock.offers import number
 from providers.contract import Charge
 from providers.errors import AuthFailed, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp

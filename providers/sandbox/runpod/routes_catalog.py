@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from providers.sandbox.runpod.market import DATA_CENTERS, GpuType, Market
-from providers.sandbox.runpod.validation import Problem
+from providers.sandbox.runpod.responses import Problem
 
 TIERS = ("SECURE", "COMMUNITY")
 

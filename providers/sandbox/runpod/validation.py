@@ -9,17 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from providers.sandbox.runpod.responses import Problem
+
 ENV_MAX = 50
-
-
-class Problem(Exception):
-    """An answer in the RFC 9457 form: `status`, `detail`, and the list `errors` of a 422."""
-
-    def __init__(self, status: int, detail: str, errors: tuple[str, ...] = ()) -> None:
-        super().__init__(detail)
-        self.status = status
-        self.detail = detail
-        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.tensordock.market import Place, Stock
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.timeline import Timeline
 
 #: The share of the boot at which each word begins; the address follows at its end.
 CREATING_AT, RUNNING_AT = 0.1, 0.5
@@ -29,15 +30,13 @@ RESERVED = Phase("stopped", address=True)
 RELEASED = Phase("stoppeddisassociated")
 
 
-@dataclass(slots=True)
-class Machine:
-    """State of one machine. `gone_at` is when the API forgets it; `ghost` hides it while it goes on."""
+@dataclass(kw_only=True)
+class Machine(PhasedInstance[Phase]):
+    """State of one machine. `ghost` hides it while it goes on."""
 
-    ref: str
-    name: str
+    phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase("queued")))
     place: Place
     stock: Stock
-    count: int
     vcpus: int
     ram_gb: int
     disk_gb: int
@@ -45,17 +44,9 @@ class Machine:
     compute_usd_h: Decimal
     storage_usd_h: Decimal
     cloud_init: dict[str, Any]
-    created_at: datetime
-    shown_at: datetime
-    listed_at: datetime
-    reachable_s: float = 0.0
     holds_gpu: bool = True
     ports_ignored: bool = False
     ghost: bool = False
-    ended_at: datetime | None = None
-    gone_at: datetime | None = None
-    phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase("queued")))
-    meter: Meter = field(default_factory=Meter)
 
     def boot(self, boot_s: float, address_s: float = 0.0) -> None:
         """Plan the walk to running; everything is billed from the creation on."""
@@ -82,27 +73,13 @@ class Machine:
         if not self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.compute_usd_h)
 
-    def end(self, now: datetime, forgotten_after_s: float) -> None:
-        """Billing ends now; the API forgets the machine later."""
-        if self.ended_at is None:
-            self.ended_at = now
-            self.gone_at = now + timedelta(seconds=forgotten_after_s)
-            self.meter.stop_all(now)
-
-    def exists(self, now: datetime) -> bool:
-        """Between landing and being forgotten."""
-        return self.created_at <= now and (self.gone_at is None or now < self.gone_at)
-
     def status(self, now: datetime) -> str:
         """The API's word."""
         return "deleting" if self.ended_at is not None and now >= self.ended_at else self.phases.at(now).status
 
-    def reachable(self, now: datetime) -> bool:
-        """True when SSH must answer: running with an address for long enough, and a port that leads there."""
-        began = self.phases.since(now)
-        if not self.exists(now) or self.ended_at is not None or self.ports_ignored or began is None:
-            return False
-        return self.phases.at(now) == RUNNING and now >= began + timedelta(seconds=self.reachable_s)
+    def answers(self, now: datetime) -> bool:
+        """While it runs with an address, and a port leads there."""
+        return self.phases.at(now) == RUNNING and not self.ports_ignored
 
     def in_full(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
         """`GET /instances/ID`, in its casing. The port of a machine with its own address is told too: here every
@@ -110,7 +87,7 @@ class Machine:
         """
         phase = self.phases.at(now)
         forwards = [] if ssh_port is None or self.ports_ignored else [{"internal_port": 22, "external_port": ssh_port}]
-        gpu = {"count": self.count, "v0Name": self.stock.slug}
+        gpu = {"count": self.gpu_count, "v0Name": self.stock.slug}
         return {
             "type": "virtualmachine",
             "id": self.ref,
@@ -136,7 +113,7 @@ class Machine:
             "status": self.status(now),
             "ipAddress": "127.0.0.1" if phase.address and self.ended_at is None else "",
             "gpu_model": self.stock.slug,
-            "gpu_count": self.count,
+            "gpu_count": self.gpu_count,
             "vcpus": self.vcpus,
             "ram_gb": self.ram_gb,
             "storage_gb": self.disk_gb,

@@ -169,7 +169,7 @@ async def test_6787_a_machine_that_reports_is_not_absent_whatever_the_listing_sa
         await started(w)
         vast = w.clouds["vast"]
         assert isinstance(vast, VastSandbox)
-        (contract,) = vast.account.contracts.values()
+        (contract,) = vast.account.instances.values()
         contract.listed_at = w.clock.now() + timedelta(hours=1)
         await w.engine.doors.close_all()
         for _ in range(8):

@@ -241,7 +241,7 @@ def test_a_listing_of_a_batch_cloud_proves_no_absence() -> None:
 # ── settings and broken answers ──────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("field", ["username", "key", "api_token"])
+@pytest.mark.parametrize("field", ["username", "api_key", "api_token"])
 def test_a_credential_that_cannot_be_sent_is_refused_without_being_shown(field: str) -> None:
     with pytest.raises(ValidationError, match="printable ASCII") as caught:
         KaggleConfig(**{field: "hunter2 with spaces"})
@@ -260,7 +260,7 @@ def test_a_credential_that_cannot_be_sent_is_refused_without_being_shown(field: 
 )
 async def test_answers_that_prove_nothing(script: list[bytes]) -> None:
     async with playing(*script) as played:
-        config = KaggleConfig(username="ada", key="0" * 32, base_url=f"http://127.0.0.1:{played.port}")
+        config = KaggleConfig(username="ada", api_key="0" * 32, base_url=f"http://127.0.0.1:{played.port}")
         provider = KaggleProvider(config, SteppedClock())
         with pytest.raises(UnexpectedResponse):
             await provider.list()

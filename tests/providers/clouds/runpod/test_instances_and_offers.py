@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import number
 from providers.clouds.runpod import instances
 from providers.clouds.runpod import offers as runpod_offers
 from providers.contract import InstanceSpec, InstanceStatus, Offer, SshEndpoint, Stock
@@ -316,4 +317,4 @@ def test_a_bill_of_another_shape_is_an_error(body: object) -> None:
 
 @pytest.mark.parametrize("value", [None, True, float("nan"), "Infinity", [], "x"])
 def test_not_a_number(value: object) -> None:
-    assert instances.decimal(value) is None
+    assert number(value) is None

@@ -98,7 +98,7 @@ def test_no_row_of_the_table_is_dead_or_doubtful() -> None:
     for row in CREATE_OUTCOMES:
         assert row.raises.definite_no
         assert not any(status >= 500 or status == 408 for status in row.statuses)
-        body = error(row.error or "invalid_args", row.symbol or "")
+        body = error(row.code or "invalid_args", "".join(row.texts))
         assert type(create_error(reply(min(row.statuses), body), NOW)) is row.raises
 
 
