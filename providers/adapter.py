@@ -38,7 +38,7 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
-from providers.http import CloudHttp, Credential, Reply, fingerprint
+from providers.http import CloudHttp, Credential, HttpReply, fingerprint
 from providers.rate_limits import LocalPacer, Pacer, Pacing
 
 #: More pages than any account has; reaching it means that the tokens lead nowhere.
@@ -104,7 +104,7 @@ class CloudAdapter(Provider):
     # ── what the cloud's own class says ──────────────────────────────────────────────────────────
 
     @abstractmethod
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         """The error for an answer to anything but a create; None when it is a plain success."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class CloudAdapter(Provider):
             spec = await self.prepare(spec, grant)
         return await self._send(spec, grant)
 
-    async def _post(self, spec: InstanceSpec, body: Mapping[str, Any], timeout_s: float = 90.0) -> Reply:
+    async def _post(self, spec: InstanceSpec, body: Mapping[str, Any], timeout_s: float = 90.0) -> HttpReply:
         """The one create call with this body."""
         return await self._http.send_once(*self._create_call(spec), timeout_s=timeout_s, json=body)
 
@@ -213,14 +213,14 @@ class CloudAdapter(Provider):
 
     # ── reading ──────────────────────────────────────────────────────────────────────────────────
 
-    def _body(self, reply: Reply) -> Any:
+    def _body(self, reply: HttpReply) -> Any:
         """The body of a success; raises what any other answer means."""
         error = self.error_of(reply)
         if error is not None:
             raise error
         return self._http.json(reply)
 
-    def _object(self, reply: Reply) -> dict[str, Any]:
+    def _object(self, reply: HttpReply) -> dict[str, Any]:
         """The body of a success, which has to be a JSON object."""
         body = self._body(reply)
         if not isinstance(body, dict):

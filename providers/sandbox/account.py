@@ -92,7 +92,7 @@ class SandboxAccount(Generic[One]):
 
     def reserve_port(self, instance: One) -> int:
         """The port of 127.0.0.1 at which its SSH answers."""
-        return self.engine.doors.reserve(self.cloud.door(str(instance.ref)))
+        return self.engine.ssh_ports.reserve(self.cloud.port_key(str(instance.ref)))
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,7 +13,7 @@ How a cloud plugs in
    what it made. So a test can prove that one adapter call became one request.
 5. A fault without an answer of its own is asked for where it bites: `params = self.fault("never_boots")`; a mapping
    when it is armed for this call (its use is counted), None otherwise.
-6. SSH: `engine.doors.reserve(key)` gives the port to report; `reachable()` names the keys that must answer now. `tick`
+6. SSH: `ssh_ports.reserve(key)` gives the port to report; `reachable()` names the keys that must answer now. `tick`
    opens and closes the listeners to match, on every request and a few times a second while the app runs.
 7. `instances()` tells the truth about every instance ever made, dead ones included, with billed seconds and dollars.
 8. Market data come from `engine.random(name)`, a generator seeded by the engine's seed and the cloud's name.
@@ -36,7 +36,7 @@ from ledger.kernel.clock import Clock
 from providers.sandbox.agents import Nodes
 from providers.sandbox.clock import SandboxClock, SandboxTiming
 from providers.sandbox.faults import Faults, FaultTable
-from providers.sandbox.ssh import SshDoors
+from providers.sandbox.ssh import SshPorts
 
 CALLS_KEPT = 20_000
 
@@ -98,7 +98,7 @@ class Engine:
         self.timing = timing or SandboxTiming()
         self.seed = seed
         self.faults = Faults()
-        self.doors = SshDoors()
+        self.ssh_ports = SshPorts()
         self.nodes = Nodes(self.clock)
         self.creates: list[CreateCall] = []
         self.calls: deque[Call] = deque(maxlen=CALLS_KEPT)
@@ -158,15 +158,15 @@ class SandboxCloud(ABC):
         own = self.FAULTS.own_name(name)
         return self.engine.faults.take(self.name, self.FAULTS[own].name)
 
-    def door(self, ref: str) -> str:
-        """The key of an instance's SSH port in `engine.doors`."""
+    def port_key(self, ref: str) -> str:
+        """The key of an instance's SSH port in `engine.ssh_ports`."""
         return f"{self.name}/{ref}"
 
     async def tick(self) -> None:
         """Make the SSH ports and the agents agree with what is reachable now."""
         up = self.reachable()
-        await self.engine.doors.match(f"{self.name}/", [self.door(ref) for ref in up])
-        await self.engine.nodes.match(f"{self.name}/", {self.door(ref): self.variables(ref) for ref in up})
+        await self.engine.ssh_ports.match(f"{self.name}/", [self.port_key(ref) for ref in up])
+        await self.engine.nodes.match(f"{self.name}/", {self.port_key(ref): self.variables(ref) for ref in up})
 
     def variables(self, ref: str) -> Mapping[str, str]:  # Clouds whose machines have some say so.
         """The environment of a machine that is reachable, as its create call gave it."""

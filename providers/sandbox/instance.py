@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
 from providers.sandbox.engine import TrueInstance
-from providers.sandbox.timeline import Meter, Timeline
+from providers.sandbox.timeline import BilledTime, Timeline
 
 Phase = TypeVar("Phase")
 
@@ -30,7 +30,7 @@ class SandboxInstance(ABC):
     listed_at: datetime
     ended_at: datetime | None = None
     gone_at: datetime | None = None
-    meter: Meter = field(default_factory=Meter)
+    meter: BilledTime = field(default_factory=BilledTime)
 
     @abstractmethod
     def status(self, now: datetime) -> str:

@@ -35,7 +35,7 @@ from providers.errors import (
     QuotaExceeded,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
 KERNELS = "/v1/kernels.KernelsApiService"
@@ -105,7 +105,7 @@ class KaggleProvider(CloudAdapter):
         self._secrets = tuple(secret for secret in secrets if secret)
         self._statuses = Statuses(clock, STATUS_EVERY * (1.0 if pacer is None else pacer.scale))
 
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         """By the status or the code of an error object, and words."""
         return call_error(reply, self._clock.now(), self._secrets)
 
@@ -160,7 +160,7 @@ class KaggleProvider(CloudAdapter):
             await self.quota()
             return NotSeen(CLOUD, at)
         seen = instances.observed(ref, self._body(reply))
-        self._statuses.heard(ref, reply.body)
+        self._statuses.store(ref, reply.body)
         return seen
 
     async def list(self) -> Listing:
@@ -311,7 +311,7 @@ class KaggleProvider(CloudAdapter):
         if body is None:
             asked = _status(kernel.owner, kernel.slug, kernel.version)
             body = await self._call(f"{KERNELS}/GetKernelSessionStatus", asked)
-            self._statuses.heard(kernel.ref, body)
+            self._statuses.store(kernel.ref, body)
         return instances.observed(kernel.ref, body, kernel)
 
     async def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

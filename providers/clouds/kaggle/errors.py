@@ -24,7 +24,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "kaggle"
 
@@ -65,7 +65,7 @@ class Pushed:
     version: int
 
 
-def pushed(reply: Reply, now: datetime, secrets: Iterable[str] = ()) -> Pushed:
+def pushed(reply: HttpReply, now: datetime, secrets: Iterable[str] = ()) -> Pushed:
     """The run that a push made; raises what any other answer means. A yes has a ref and a version and no complaint."""
     body = reply.fields
     status = status_of(reply)
@@ -86,7 +86,7 @@ def pushed(reply: Reply, now: datetime, secrets: Iterable[str] = ()) -> Pushed:
     return Pushed(path, version)
 
 
-def _refused(reply: Reply, status: int, now: datetime, secrets: Iterable[str]) -> ProviderError:
+def _refused(reply: HttpReply, status: int, now: datetime, secrets: Iterable[str]) -> ProviderError:
     if status >= 400 and reply.status != 429 and not _own(reply):
         # Something between us and the API wrote this: it says nothing about what the API did.
         return OutcomeUnknown(CLOUD, f"kaggle answered the push with {reply.status} in a format that is not its own")
@@ -98,7 +98,7 @@ def _refused(reply: Reply, status: int, now: datetime, secrets: Iterable[str]) -
     return found.error(CLOUD, wait_s, subject="kaggle", detail=clean(detail, secrets))
 
 
-def call_error(reply: Reply, now: datetime, secrets: Iterable[str] = ()) -> ProviderError | None:
+def call_error(reply: HttpReply, now: datetime, secrets: Iterable[str] = ()) -> ProviderError | None:
     """The error for an answer to anything but a push; None when it is a plain success."""
     status = status_of(reply)
     if 200 <= status < 300:
@@ -113,7 +113,7 @@ def call_error(reply: Reply, now: datetime, secrets: Iterable[str] = ()) -> Prov
     return found.error(CLOUD, wait_s, subject="kaggle", detail=clean(detail, secrets))
 
 
-def status_of(reply: Reply) -> int:
+def status_of(reply: HttpReply) -> int:
     """The status that counts: an error object's `code`, else the HTTP status."""
     code = reply.fields.get("code")
     return code if reply.ok and isinstance(code, int) and code >= 400 else reply.status
@@ -132,7 +132,7 @@ def retry_after_s(value: str, now: datetime) -> float | None:
     return max((at - now).total_seconds(), 0.0)
 
 
-def _own(reply: Reply) -> bool:
+def _own(reply: HttpReply) -> bool:
     return isinstance(reply.body, dict) and ("code" in reply.body or "message" in reply.body or "error" in reply.body)
 
 

@@ -17,7 +17,7 @@ from providers.clouds.lambda_cloud import billing, instances, offers
 from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, not_there
 from providers.contract import Charge, InstanceSpec, InstanceStatus, Listing, NotSeen, ObservedInstance, Offer
 from providers.errors import InvalidSpec, ProviderError, UnexpectedResponse
-from providers.http import Reply
+from providers.http import HttpReply
 from providers.rate_limits import Pace
 from providers.resource_cleanup import Leftover
 
@@ -82,7 +82,7 @@ class LambdaProvider(CloudAdapter):
         "balance": "Lambda tells no balance; it sends invoices",
     }
 
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         """By status and error code."""
         return call_error(reply)
 
@@ -234,7 +234,7 @@ class LambdaProvider(CloudAdapter):
         priced = [(str(kind.get("name")), offers.price_usd_h(kind)) for kind in kinds if isinstance(kind, dict)]
         return {name: price for name, price in priced if price is not None}
 
-    def _data(self, reply: Reply, kind: type) -> Any:
+    def _data(self, reply: HttpReply, kind: type) -> Any:
         """`data` of a success, which has to be of this type; raises what any other answer means."""
         body = self._body(reply)
         data = body.get("data") if isinstance(body, dict) else None

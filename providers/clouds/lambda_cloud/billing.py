@@ -28,7 +28,7 @@ HOUR_S = Decimal(3600)
 
 
 @dataclass(slots=True)
-class Span:
+class InstanceSpan:
     """When one instance began and ended, as far as the log says, and its type."""
 
     ref: str
@@ -37,12 +37,12 @@ class Span:
     kind: str = ""
 
 
-def spans(events: Iterable[Any]) -> dict[str, Span]:
+def spans(events: Iterable[Any]) -> dict[str, InstanceSpan]:
     """ref → span. Events may come in any order and more than once; the first begin and the first end count.
 
     Raises `UnexpectedResponse` for an event about an instance without a readable time.
     """
-    found: dict[str, Span] = {}
+    found: dict[str, InstanceSpan] = {}
     for event in events:
         if not isinstance(event, dict):
             raise UnexpectedResponse(CLOUD, "Lambda sent an audit event that is not an object")
@@ -53,7 +53,7 @@ def spans(events: Iterable[Any]) -> dict[str, Span]:
             continue
         at, details = _time(event.get("event_time")), event.get("additional_details")
         for ref in refs:
-            span = found.setdefault(ref, Span(ref))
+            span = found.setdefault(ref, InstanceSpan(ref))
             if isinstance(details, dict) and isinstance(details.get("instance_type"), str):
                 span.kind = span.kind or details["instance_type"]
             if begins and (span.began is None or at < span.began):
@@ -64,7 +64,7 @@ def spans(events: Iterable[Any]) -> dict[str, Span]:
 
 
 def charges(
-    found: Mapping[str, Span], prices_usd_h: Mapping[str, Decimal], since: datetime, until: datetime
+    found: Mapping[str, InstanceSpan], prices_usd_h: Mapping[str, Decimal], since: datetime, until: datetime
 ) -> tuple[Charge, ...]:
     """One line per instance that ran in [since, until), for its whole time until `until`.
 

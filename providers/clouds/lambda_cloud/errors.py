@@ -22,7 +22,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "lambda"
 CODE = re.compile(r"[a-z][a-z/-]{1,80}", re.ASCII)
@@ -64,7 +64,7 @@ CALL_OUTCOMES: tuple[Row, ...] = (
 )
 
 
-def create_error(reply: Reply) -> ProviderError:
+def create_error(reply: HttpReply) -> ProviderError:
     """The error for an answer to a launch that did not confirm exactly one instance."""
     found = first(CREATE_OUTCOMES, reply.status, code=error_code(reply))
     if found is None or reply.ok:
@@ -74,7 +74,7 @@ def create_error(reply: Reply) -> ProviderError:
     return found.error(CLOUD, seconds(reply.headers.get("retry-after")))
 
 
-def call_error(reply: Reply) -> ProviderError | None:
+def call_error(reply: HttpReply) -> ProviderError | None:
     """The error for an answer to anything but a launch; None when it is a plain success."""
     if reply.ok and "error" not in reply.fields:
         return None
@@ -87,23 +87,23 @@ def call_error(reply: Reply) -> ProviderError | None:
     return UnexpectedResponse(CLOUD, f"Lambda answered {_named(reply)}")
 
 
-def not_there(reply: Reply) -> bool:
+def not_there(reply: HttpReply) -> bool:
     """True when the answer says that the object does not exist. A bare 404 may come from anything in between."""
     return reply.status in {400, 404} and error_code(reply) == "global/object-does-not-exist"
 
 
-def duplicate(reply: Reply) -> bool:
+def duplicate(reply: HttpReply) -> bool:
     """True when the name was taken already."""
     return reply.status in {400, 409} and error_code(reply) == "global/duplicate"
 
 
-def error_code(reply: Reply) -> str:
+def error_code(reply: HttpReply) -> str:
     """`error.code` when it looks like one, else "": bodies can hold secrets and markup."""
     error = reply.fields.get("error")
     code = error.get("code") if isinstance(error, dict) else None
     return code if isinstance(code, str) and CODE.fullmatch(code) else ""
 
 
-def _named(reply: Reply) -> str:
+def _named(reply: HttpReply) -> str:
     code = error_code(reply)
     return f"{reply.status} {code}" if code else str(reply.status)

@@ -16,7 +16,7 @@ from providers.adapter_helpers import joined, number, only, ruled, same
 from providers.capabilities import BillingRule, BillingStart, Capabilities
 from providers.clouds.runpod import instances, offers
 from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
-from providers.clouds.runpod.offers import Page
+from providers.clouds.runpod.offers import CatalogPage
 from providers.contract import (
     Balance,
     Charge,
@@ -29,7 +29,7 @@ from providers.contract import (
     Preflight,
 )
 from providers.errors import OutcomeUnknown, ProviderError, UnexpectedResponse
-from providers.http import Reply
+from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
 PAGE_LIMIT = 1000
@@ -90,7 +90,7 @@ class RunPodProvider(CloudAdapter):
         self._key = config.credential
         self._container_gb = config.container_disk_gb
 
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         """By status and, where that is not enough, words."""
         return None if reply.ok else call_error(reply, [self._key])
 
@@ -109,7 +109,7 @@ class RunPodProvider(CloudAdapter):
         first = max(1, constraint.count_min)
         counts = range(first, min(constraint.count_max, offers.COUNT_MAX) + 1)[: max(1, pages)]
         at = self._clock.now()
-        asked = [Page(t, c, disk_gb, at, self._container_gb) for c in counts for t in offers.TIERS]
+        asked = [CatalogPage(t, c, disk_gb, at, self._container_gb) for c in counts for t in offers.TIERS]
         return await joined(self._page(page, constraint) for page in asked)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
@@ -117,10 +117,10 @@ class RunPodProvider(CloudAdapter):
         tier = offer.ticket.get("cloud", "")
         if offer.spot or tier not in offers.TIERS:
             return None
-        asked = Page(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
+        asked = CatalogPage(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
         return same(await self._page(asked, only(offer)), offer)
 
-    async def _page(self, page: Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
+    async def _page(self, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
         body = await self._read("GET", "/v2/catalog/gpus", params=offers.query(page.tier, page.count))
         return offers.offers(body, page, constraint)
 

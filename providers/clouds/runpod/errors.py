@@ -24,7 +24,7 @@ from providers.errors import (
     UnexpectedResponse,
     Unsupported,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "runpod"
 
@@ -69,7 +69,7 @@ CALL_OUTCOMES: tuple[Row, ...] = (
 )
 
 
-def create_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
+def create_error(reply: HttpReply, secrets: Iterable[str] = ()) -> ProviderError:
     """The error for a create that was not answered 201 with an id. `secrets` are removed from the cloud's text."""
     detail = problem_text(reply.body)
     if reply.status == 400 and not detail:
@@ -81,7 +81,7 @@ def create_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
     return found.error(CLOUD, retry_after_s(reply), subject="runpod", detail=clean(detail, secrets))
 
 
-def call_error(reply: Reply, secrets: Iterable[str] = ()) -> ProviderError:
+def call_error(reply: HttpReply, secrets: Iterable[str] = ()) -> ProviderError:
     """The error for any other call that was not answered as documented."""
     if reply.status >= 500:
         return Unavailable(CLOUD, f"runpod answered {reply.status}")
@@ -121,7 +121,7 @@ def problem_text(body: Any) -> str:
     return " ".join(p for p in parts if isinstance(p, str))
 
 
-def retry_after_s(reply: Reply) -> float | None:
+def retry_after_s(reply: HttpReply) -> float | None:
     """Seconds to wait after a 429: `Retry-After`, or else the longest exhausted window of the `RateLimit` header.
 
     The header is a list of windows, each `"minute";r=0;t=12`: r requests remain, t seconds until it opens again.

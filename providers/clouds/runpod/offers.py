@@ -43,7 +43,7 @@ def storage_stopped_usd_h(disk_gb: int) -> Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CatalogPage:
     """One answer of `GET /v2/catalog/gpus`: availability there is for this tier and this count only."""
 
     tier: str
@@ -58,7 +58,7 @@ def query(tier: str, count: int) -> dict[str, str]:
     return {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": str(count)}
 
 
-def offers(body: Any, page: Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
+def offers(body: Any, page: CatalogPage, constraint: GpuConstraint) -> tuple[Offer, ...]:
     """The offers of one page that fit the constraint's names and memory, and that have stock as far as is known."""
     rows = body.get("gpus") if isinstance(body, dict) else None
     if not isinstance(rows, list):
@@ -118,7 +118,7 @@ def _fits(gpu: str, memory_gb: Decimal, constraint: GpuConstraint) -> bool:
     return constraint.memory_gb_max is None or memory_gb <= constraint.memory_gb_max
 
 
-def _sold(row: dict[str, Any], page: Page) -> bool:
+def _sold(row: dict[str, Any], page: CatalogPage) -> bool:
     """Whether the tier sells this GPU in this count. A missing flag or limit does not exclude."""
     tier = page.tier.lower()
     if row.get(tier) is False:
@@ -148,7 +148,7 @@ def _places(row: dict[str, Any]) -> list[_Place]:
     return [_Place(None, stock)]
 
 
-def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: Page, place: _Place) -> Offer:
+def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: CatalogPage, place: _Place) -> Offer:
     prices = row.get("price")
     each = number(prices.get(page.tier.lower())) if isinstance(prices, dict) else None
     gpu_usd_h = None if each is None else each * page.count

@@ -29,7 +29,7 @@ from providers.contract import (
     Preflight,
 )
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
-from providers.http import CloudHttp, Credential, Reply
+from providers.http import CloudHttp, Credential, HttpReply
 from providers.rate_limits import Pace, Pacer
 
 #: A create was seen to take more than a minute, a search four to five seconds.
@@ -113,7 +113,7 @@ class TensorDockProvider(CloudAdapter):
         self._running: dict[str, ObservedInstance] = {}
         self._v0 = CloudHttp(CLOUD, config.v0_url, {}, clock, self.TIMEOUT_S)
 
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         """By status and words, those of an error inside a 200 included."""
         return call_error(reply)
 
@@ -211,7 +211,7 @@ class TensorDockProvider(CloudAdapter):
             raise NoCapacity(CLOUD, "the machine no longer exists, so it cannot be started")
         await self._done(ref, reply, InstanceStatus.RUNNING, InstanceStatus.BOOTING)
 
-    async def _done(self, ref: str, reply: Reply, *wanted: InstanceStatus) -> None:
+    async def _done(self, ref: str, reply: HttpReply, *wanted: InstanceStatus) -> None:
         """Raise what the answer means, unless the machine is where it was to go: a repeated order is refused."""
         error = call_error(reply)
         if error is None:
@@ -238,7 +238,7 @@ class TensorDockProvider(CloudAdapter):
         """From the older API, where its key is set."""
         if not self.capabilities.balance:
             raise self._unsupported("balance")
-        return Balance(billing.credit(await billing.ask(self._v0, "/billing/balance", self._v0_form)))
+        return Balance(billing.credit(await billing.read_v0(self._v0, "/billing/balance", self._v0_form)))
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """Monthly totals per machine from the older API: a line may reach outside the asked time."""
@@ -246,7 +246,7 @@ class TensorDockProvider(CloudAdapter):
             raise self._unsupported("charges")
         lines: tuple[Charge, ...] = ()
         for period, start, end in billing.periods(since, until):
-            body = await billing.ask(self._v0, "/billing/summary", {**self._v0_form, "period": period})
+            body = await billing.read_v0(self._v0, "/billing/summary", {**self._v0_form, "period": period})
             lines += tuple(billing.charges(body, period, start, end))
         return ruled(lines, CAPABILITIES.billing)
 
@@ -266,7 +266,7 @@ class TensorDockProvider(CloudAdapter):
 
     # ── plumbing ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _call(self, method: str, path: str) -> Reply:
+    async def _call(self, method: str, path: str) -> HttpReply:
         """A repeatable call; a refused token is tried once more, because refusals at random were seen."""
         reply = await self._http.read(method, path)
         if meaning(reply)[0] == 401:

@@ -22,7 +22,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "tensordock"
 #: Stands before the texts of the validator's form, [{code, message, path}, …], which is a refusal whatever they say.
@@ -64,7 +64,7 @@ CALL_OUTCOMES: tuple[Row, ...] = (
 )
 
 
-def create_error(reply: Reply) -> ProviderError:
+def create_error(reply: HttpReply) -> ProviderError:
     """The error for an answer to a create that did not confirm an instance."""
     status, text = meaning(reply)
     if made_id(reply) is not None:
@@ -75,7 +75,7 @@ def create_error(reply: Reply) -> ProviderError:
     return found.error(CLOUD, seconds(reply.headers.get("retry-after")))
 
 
-def call_error(reply: Reply) -> ProviderError | None:
+def call_error(reply: HttpReply) -> ProviderError | None:
     """The error for an answer to anything but a create; None when it is a plain success."""
     status, text = meaning(reply)
     if 200 <= status < 300:
@@ -88,12 +88,12 @@ def call_error(reply: Reply) -> ProviderError | None:
     return UnexpectedResponse(CLOUD, f"TensorDock answered {status}")
 
 
-def not_there(reply: Reply) -> bool:
+def not_there(reply: HttpReply) -> bool:
     """True when the instance does not exist: 404, as a status or inside a 200."""
     return meaning(reply)[0] == 404
 
 
-def meaning(reply: Reply) -> tuple[int, str]:
+def meaning(reply: HttpReply) -> tuple[int, str]:
     """The status that an answer really has, and its error text in lower case ("" for none).
 
     Inside a 2xx, `status` as a number of at least 400 counts, and so does an `error` without any data (as 400, the
@@ -119,7 +119,7 @@ def meaning(reply: Reply) -> tuple[int, str]:
     return reply.status, text.lower()
 
 
-def made_id(reply: Reply) -> str | None:
+def made_id(reply: HttpReply) -> str | None:
     """The id of the instance that an answer names, wrapped in `data` or not."""
     body = reply.body
     data = body.get("data", body) if isinstance(body, dict) else None

@@ -17,7 +17,7 @@ from providers.clouds.vast import instances, offers
 from providers.clouds.vast.errors import CLOUD, call_error, create_error, not_there, start_queued
 from providers.contract import Balance, Charge, InstanceSpec, Listing, NotSeen, ObservedInstance, Offer, Preflight
 from providers.errors import InsufficientFunds, NoCapacity, ProviderError, UnexpectedResponse
-from providers.http import Reply
+from providers.http import HttpReply
 from providers.rate_limits import Pace, Pacer
 
 PAGE_LIMIT = 25
@@ -77,7 +77,7 @@ class VastProvider(CloudAdapter):
         super().__init__(config, clock, pacer)
         self._verified_only = config.verified_only
 
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         """By status, error code and words."""
         return call_error(reply, self._clock.now())
 

@@ -36,7 +36,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.http import Reply
+from providers.http import HttpReply
 
 CLOUD = "vast"
 _AUTH_TEXTS = frozenset({"Invalid user key", "This action requires login."})
@@ -64,7 +64,7 @@ CREATE_OUTCOMES: tuple[Row, ...] = (
 )
 
 
-def create_error(reply: Reply, now: datetime) -> ProviderError:
+def create_error(reply: HttpReply, now: datetime) -> ProviderError:
     """The error for an answer to a create that did not confirm an instance."""
     body = reply.fields
     contract = body.get("new_contract")
@@ -79,7 +79,7 @@ def create_error(reply: Reply, now: datetime) -> ProviderError:
     return OutcomeUnknown(CLOUD, f"Vast.ai answered the create with {_named(reply)}, which does not tell the outcome")
 
 
-def refused(reply: Reply, now: datetime) -> ProviderError | None:
+def refused(reply: HttpReply, now: datetime) -> ProviderError | None:
     """A refused key or a documented 429, which any call may meet; None for everything else."""
     body = reply.fields
     error, text = str(body.get("error") or ""), str(body.get("msg") or "")
@@ -97,7 +97,7 @@ def refused(reply: Reply, now: datetime) -> ProviderError | None:
     return None
 
 
-def call_error(reply: Reply, now: datetime) -> ProviderError | None:
+def call_error(reply: HttpReply, now: datetime) -> ProviderError | None:
     """The error for an answer to anything but a create; None when it is a plain success."""
     refusal = refused(reply, now)
     if refusal is not None:
@@ -111,25 +111,25 @@ def call_error(reply: Reply, now: datetime) -> ProviderError | None:
     return None
 
 
-def not_there(reply: Reply) -> bool:
+def not_there(reply: HttpReply) -> bool:
     """True when the instance does not exist: a 404 whose error code says so, never a bare 404."""
     return reply.status == 404 and reply.fields.get("error") in _NOT_THERE
 
 
-def start_queued(reply: Reply) -> bool:
+def start_queued(reply: HttpReply) -> bool:
     """True when a start was accepted into a queue because the GPU is taken."""
     body = reply.fields
     queued = body.get("error") == "resources_unavailable" or "currently unavailable" in str(body.get("msg") or "")
     return reply.status == 200 and body.get("success") is False and queued
 
 
-def _named(reply: Reply) -> str:
+def _named(reply: HttpReply) -> str:
     """Status and error code. A code is taken over only when it looks like one: bodies can hold secrets and markup."""
     error = reply.fields.get("error")
     code = error if isinstance(error, str) and re.fullmatch(r"[a-z][a-z0-9_]{1,40}", error) else None
     return f"{reply.status} {code}" if code else str(reply.status)
 
 
-def _until_reset(reply: Reply, now: datetime) -> float | None:
+def _until_reset(reply: HttpReply, now: datetime) -> float | None:
     at = seconds(reply.headers.get("x-ratelimit-reset"))
     return None if at is None else max(at - now.timestamp(), 0.0)

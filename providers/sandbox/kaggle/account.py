@@ -118,7 +118,7 @@ class Run(PhasedInstance[str]):
         return self.created_at <= at and self.status(at) not in FINAL
 
 
-class Account(SandboxAccount[Run]):
+class KaggleAccount(SandboxAccount[Run]):
     """Everything one user owns."""
 
     def __init__(self, cloud: SandboxCloud, owner: str) -> None:

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from providers.sandbox.api import ApiSandbox
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import FINAL, WEEK, WEEK_S, Account, Run
-from providers.sandbox.kaggle.transport import Asked, Handler, no
+from providers.sandbox.kaggle.account import FINAL, WEEK, WEEK_S, KaggleAccount, Run
+from providers.sandbox.kaggle.transport import Handler, KaggleCall, no
 
 SIGNED_FOR = timedelta(minutes=10)
 RESULT = "result.txt"
@@ -22,7 +22,7 @@ RESULT = "result.txt"
 class Kernels:
     """The calls about kernels, but for the push."""
 
-    def __init__(self, cloud: ApiSandbox[Account], token: str) -> None:
+    def __init__(self, cloud: ApiSandbox[KaggleAccount], token: str) -> None:
         self._cloud = cloud
         self._token = token
 
@@ -45,7 +45,7 @@ class Kernels:
 
     # ── looking ──────────────────────────────────────────────────────────────────────────────────
 
-    def list(self, asked: Asked) -> Response:
+    def list(self, asked: KaggleCall) -> Response:
         """The account's own kernels for the group PROFILE; everybody's public ones, none of them here, otherwise."""
         rows = self._cloud.account.kernels(self._cloud.now) if asked.text("group").upper() in ("PROFILE", "1") else []
         wanted = asked.text("search").lower()
@@ -60,7 +60,7 @@ class Kernels:
             {"kernels": [_row(run) for run in part], "nextPageToken": f"page-{page + 1}" if more else ""}
         )
 
-    def status(self, asked: Asked) -> Response:
+    def status(self, asked: KaggleCall) -> Response:
         """Of the version asked for, else of the newest. A wrong slug is a 403, a label such as `3` a 404."""
         run, now = self._run(asked, "userName"), self._cloud.now
         word = "RUNNING" if run.stuck and run.status(now) in FINAL else run.status(now)
@@ -70,13 +70,13 @@ class Kernels:
         failed = word == "ERROR" and run.failure
         return JSONResponse({"status": shown} | ({"failureMessage": run.failure} if failed else {}))
 
-    def files(self, asked: Asked) -> Response:
+    def files(self, asked: KaggleCall) -> Response:
         """The one file that the program leaves, once it is over."""
         run = self._run(asked, "userName")
         done = run.status(self._cloud.now) in FINAL
         return JSONResponse({"files": [{"name": RESULT, "size": len(_result(run))}] if done else []})
 
-    def output(self, asked: Asked) -> Response:
+    def output(self, asked: KaggleCall) -> Response:
         """Files by signed addresses, and the log. Both are empty while it runs."""
         run, now = self._run(asked, "userName"), self._cloud.now
         if run.status(now) not in FINAL:
@@ -87,14 +87,14 @@ class Kernels:
         log = json.dumps(_events(run))
         return JSONResponse({"files": [{"url": url, "fileName": RESULT}], "log": log, "nextPageToken": ""})
 
-    def download(self, asked: Asked) -> Response:
+    def download(self, asked: KaggleCall) -> Response:
         """One file of the newest version."""
         run = self._run(asked, "ownerSlug")
         if asked.text("filePath") != RESULT or run.status(self._cloud.now) not in FINAL:
             raise no(404, "Not found")
         return PlainTextResponse(_result(run))
 
-    def signed(self, asked: Asked) -> Response:
+    def signed(self, asked: KaggleCall) -> Response:
         """A signed address; 403 when it is forged or old."""
         ref = f"{asked.text('owner')}/{asked.text('slug')}/{asked.text('version')}"
         expires = asked.whole("expires", 0)
@@ -103,7 +103,7 @@ class Kernels:
         run = self._cloud.account.version(asked.text("slug"), asked.whole("version", 0), self._cloud.now)
         return PlainTextResponse("Not found", 404) if run is None else PlainTextResponse(_result(run))
 
-    def logs(self, asked: Asked) -> Response:
+    def logs(self, asked: KaggleCall) -> Response:
         """Server-sent events while it runs; afterwards one JSON array, which is no event stream."""
         run = self._run(asked, "owner")
         if run.status(self._cloud.now) in FINAL:
@@ -111,7 +111,7 @@ class Kernels:
         lines = [f"data: {json.dumps(event)}\n\n" for event in _events(run)]
         return Response("".join([*lines, "data: END_OF_LOG\n\n"]), media_type="text/event-stream")
 
-    def pull(self, asked: Asked) -> Response:
+    def pull(self, asked: KaggleCall) -> Response:
         """The source and what is known about it."""
         run = self._run(asked, "userName")
         blob = {key: run.source.get(key) for key in ("language", "kernelType")}
@@ -121,7 +121,7 @@ class Kernels:
 
     # ── acting ───────────────────────────────────────────────────────────────────────────────────
 
-    def delete(self, asked: Asked) -> Response:
+    def delete(self, asked: KaggleCall) -> Response:
         """Removes every version with its results, and ends a session that runs: whether it does is not documented."""
         self._run(asked, "userName")
         now = self._cloud.now
@@ -136,7 +136,7 @@ class Kernels:
 
     # ── the account ──────────────────────────────────────────────────────────────────────────────
 
-    def quota(self, _asked: Asked) -> Response:
+    def quota(self, _asked: KaggleCall) -> Response:
         """Hours of this week as protobuf durations."""
         account, now = self._cloud.account, self._cloud.now
         refresh = (account.week(now) + WEEK).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -153,14 +153,14 @@ class Kernels:
         }
         return JSONResponse({"quotaRefreshTime": refresh, "gpuQuota": gpu, "tpuQuota": tpu})
 
-    def introspect(self, asked: Asked) -> Response:
+    def introspect(self, asked: KaggleCall) -> Response:
         """Whose token it is; an unknown one is a 400."""
         if asked.text("token") != self._token:
             raise no(400, "Invalid token")
         owner = self._cloud.account.owner
         return JSONResponse({"active": True, "username": owner, "userId": 1, "scope": "resources.admin:*"})
 
-    def _run(self, asked: Asked, owner_field: str) -> Run:
+    def _run(self, asked: KaggleCall, owner_field: str) -> Run:
         """The version that a call names. Raises `Refused`: 403 for a wrong slug, 404 for a wrong label."""
         account, now = self._cloud.account, self._cloud.now
         slug, label = asked.text("kernelSlug", "slug"), asked.text("versionLabel")
@@ -176,12 +176,12 @@ class Kernels:
         return run
 
 
-def _denied(_asked: Asked) -> Response:
+def _denied(_asked: KaggleCall) -> Response:
     """No public answer holds a session id, and the call is refused even with one."""
     raise no(403, "Permission 'kernelSessions.cancel' was denied")
 
 
-def _competitions(_asked: Asked) -> Response:
+def _competitions(_asked: KaggleCall) -> Response:
     row = {"id": 1, "ref": "https://www.kaggle.com/competitions/titanic", "title": "Titanic", "userHasEntered": False}
     return JSONResponse({"competitions": [row], "nextPageToken": ""})
 

@@ -15,9 +15,9 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.api import ApiSandbox, json_of
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, Account, Plan, Run
+from providers.sandbox.kaggle.account import SESSIONS_MAX, WEEK_S, KaggleAccount, Plan, Run
 from providers.sandbox.kaggle.routes_kernels import Kernels
-from providers.sandbox.kaggle.transport import Asked, address, endpoint, no, routes
+from providers.sandbox.kaggle.transport import KaggleCall, address, endpoint, no, routes
 
 NINE_HOURS_S = 9 * 3600
 KEY = "t4x2"
@@ -27,7 +27,7 @@ WORK_S = 600.0
 INTROSPECT = ("IntrospectToken", "oauth2/introspect")
 
 
-class KaggleSandbox(ApiSandbox[Account]):
+class KaggleSandbox(ApiSandbox[KaggleAccount]):
     """Kaggle as of November 2026: remote calls and classic paths, key and token, two GPU sessions, 30 hours a week."""
 
     name = "kaggle"
@@ -48,7 +48,7 @@ class KaggleSandbox(ApiSandbox[Account]):
 
     def reset(self) -> None:
         """Back to an account without kernels and with all its hours."""
-        self.account = Account(self, self.USERNAME)
+        self.account = KaggleAccount(self, self.USERNAME)
         self.work_s = WORK_S
 
     def environment(self, url: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ class KaggleSandbox(ApiSandbox[Account]):
 
         async def signed(request: Request) -> Response:
             given = {**request.query_params, **request.path_params}
-            return kernels.signed(Asked(given, address(request)))
+            return kernels.signed(KaggleCall(given, address(request)))
 
         return [
             *routes(self, {**kernels.handlers(), "SaveKernel": self.save}),
@@ -106,7 +106,7 @@ class KaggleSandbox(ApiSandbox[Account]):
 
     # ── pushing ──────────────────────────────────────────────────────────────────────────────────
 
-    def save(self, asked: Asked) -> Response:
+    def save(self, asked: KaggleCall) -> Response:
         """`SaveKernel`: a new version with a session of its own, or a refusal in `error` under status 200."""
         source = asked.body
         slug = str(source.get("slug") or "")

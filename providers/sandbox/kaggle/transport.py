@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.api import ApiSandbox, Refused
 from providers.sandbox.kaggle import faults
-from providers.sandbox.kaggle.account import Account
+from providers.sandbox.kaggle.account import KaggleAccount
 
 KERNELS = "kernels.KernelsApiService"
 #: Method → (service, classic verb, classic path below `/api/v1`). Over the remote-call form everything is a POST.
@@ -48,7 +48,7 @@ def no(status: int, message: str) -> Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KaggleCall:
     """One call: its body, or the query and path of a classic one, and the address that the client used."""
 
     body: dict[str, Any]
@@ -66,10 +66,10 @@ class Asked:
             raise no(400, f"{name} is not a number") from None
 
 
-Handler = Callable[[Asked], Response]
+Handler = Callable[[KaggleCall], Response]
 
 
-def routes(cloud: ApiSandbox[Account], handlers: Mapping[str, Handler]) -> list[BaseRoute]:
+def routes(cloud: ApiSandbox[KaggleAccount], handlers: Mapping[str, Handler]) -> list[BaseRoute]:
     """Both prefixes of the remote-call form, and the classic paths."""
     table: list[BaseRoute] = []
     for method, (service, verb, path) in METHODS.items():
@@ -79,11 +79,13 @@ def routes(cloud: ApiSandbox[Account], handlers: Mapping[str, Handler]) -> list[
     return table
 
 
-def endpoint(cloud: ApiSandbox[Account], group: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+def endpoint(
+    cloud: ApiSandbox[KaggleAccount], group: str, handler: Handler
+) -> Callable[[Request], Awaitable[Response]]:
     """One call with everything that can happen before its handler."""
 
     async def handled(request: Request, body: dict[str, Any]) -> Response:
-        return handler(Asked(body, address(request)))
+        return handler(KaggleCall(body, address(request)))
 
     return cloud.guarded(group, handled)
 

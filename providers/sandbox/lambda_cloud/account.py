@@ -8,20 +8,20 @@ from typing import Any
 from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.lambda_cloud.instance import Machine
-from providers.sandbox.lambda_cloud.market import Kind, Market
+from providers.sandbox.lambda_cloud.instance import LambdaInstance
+from providers.sandbox.lambda_cloud.market import LambdaInstanceType, LambdaMarket
 
 ACCOUNT_LRN = "lrn:cloud:account:fedcba9876543210fedcba9876543210"
 OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 KEY_LRN = "lrn:cloud:api_key:0f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 
-class Account(SandboxAccount[Machine]):
+class LambdaAccount(SandboxAccount[LambdaInstance]):
     """Everything one customer has."""
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud)
-        self.market = Market(self.engine.random("lambda"))
+        self.market = LambdaMarket(self.engine.random("lambda"))
         #: Made on the web page before anything else, as every account has one.
         self.ssh_keys = [{"id": "5c0ffee" + "0" * 25, "name": "laptop", "public_key": OWNERS_KEY}]
         self.file_systems: list[dict[str, Any]] = []
@@ -62,10 +62,10 @@ class Account(SandboxAccount[Machine]):
         self.log("ssh_key", "created", self.now, [key["id"]])
         return key
 
-    def launch(self, kind: Kind, place: str, body: dict[str, Any], lands_in_s: float) -> Machine:
+    def launch(self, kind: LambdaInstanceType, place: str, body: dict[str, Any], lands_in_s: float) -> LambdaInstance:
         """Make an instance. The caller has checked the request and taken the machine from the market."""
         timing, fault = self.engine.timing, self.cloud.fault
-        machine = Machine(
+        machine = LambdaInstance(
             ref=self.new_id(),
             name=body.get("name"),
             gpu=canonical("lambda", kind.gpu) or kind.gpu,
@@ -93,11 +93,11 @@ class Account(SandboxAccount[Machine]):
         self.log("instance", "launched", at, [machine.ref], instance_lrn=lrn, instance_type=kind.name, region=place)
         return self.add(machine)
 
-    def listed(self) -> list[Machine]:
+    def listed(self) -> list[LambdaInstance]:
         """Newest first, so that nobody relies on an order."""
         return super().listed()[::-1]
 
-    def wire(self, machine: Machine) -> dict[str, Any]:
+    def wire(self, machine: LambdaInstance) -> dict[str, Any]:
         """The instance as the API prints it now."""
         up = machine.status(self.now) in {"active", "unhealthy"}
         port = self.reserve_port(machine) if up else None
@@ -105,7 +105,7 @@ class Account(SandboxAccount[Machine]):
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
-    def terminate(self, machine: Machine) -> None:
+    def terminate(self, machine: LambdaInstance) -> None:
         """End billing and free the machine; the row stays for a while."""
         if machine.ended_at is not None:
             return
@@ -115,7 +115,7 @@ class Account(SandboxAccount[Machine]):
         details = {"instance_lrn": lrn, "instance_type": machine.kind.name, "region": machine.place}
         self.log("instance", "terminated", self.now, [machine.ref], **details)
 
-    def restart(self, machine: Machine) -> None:
+    def restart(self, machine: LambdaInstance) -> None:
         """Reboot: billed on."""
         machine.powered_off = False
         machine.phases.plan(self.now, (0.0, "booting"), (self.engine.timing.start_s, "active"))

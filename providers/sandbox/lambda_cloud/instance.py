@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.sandbox.instance import PhasedInstance
-from providers.sandbox.lambda_cloud.market import Kind, region
+from providers.sandbox.lambda_cloud.market import LambdaInstanceType, region
 from providers.sandbox.timeline import Timeline
 
 MINUTE_S = 60
@@ -19,11 +19,11 @@ ACTIONS = ("migrate", "rebuild", "restart", "cold_reboot", "terminate")
 
 
 @dataclass(kw_only=True)
-class Machine(PhasedInstance[str]):
+class LambdaInstance(PhasedInstance[str]):
     """State of one instance. `cents` is the price it was launched at."""
 
     phases: Timeline[str] = field(default_factory=lambda: Timeline("booting"))
-    kind: Kind
+    kind: LambdaInstanceType
     place: str
     cents: int
     key_name: str

@@ -12,17 +12,17 @@ from starlette.responses import JSONResponse, Response
 
 from providers.sandbox.api import ApiSandbox
 from providers.sandbox.lambda_cloud import faults as say
-from providers.sandbox.lambda_cloud.account import Account
+from providers.sandbox.lambda_cloud.account import LambdaAccount
 from providers.sandbox.lambda_cloud.market import REGIONS, images, region
 
 AUDIT_PAGE = 100
 _FILE_SYSTEM_NAME = re.compile(r"[a-zA-Z]+[0-9a-zA-Z-]*")
 
 
-class Side:
+class LambdaOtherRoutes:
     """Handlers that touch no instance."""
 
-    def __init__(self, cloud: ApiSandbox[Account]) -> None:
+    def __init__(self, cloud: ApiSandbox[LambdaAccount]) -> None:
         self._cloud = cloud
 
     async def regions(self, _request: Request, _body: dict[str, Any]) -> Response:

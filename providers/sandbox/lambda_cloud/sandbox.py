@@ -15,16 +15,16 @@ from starlette.routing import BaseRoute, Route
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
 from providers.sandbox.lambda_cloud import faults as say
-from providers.sandbox.lambda_cloud.account import Account
-from providers.sandbox.lambda_cloud.instance import Machine
-from providers.sandbox.lambda_cloud.routes_other import Side
+from providers.sandbox.lambda_cloud.account import LambdaAccount
+from providers.sandbox.lambda_cloud.instance import LambdaInstance
+from providers.sandbox.lambda_cloud.routes_other import LambdaOtherRoutes
 
 _TAG_KEY = re.compile(r"[a-z][a-z0-9:-]+")
 _HOSTNAME = re.compile(r"[a-z0-9][0-9a-z-]{0,62}")
 USER_DATA_MAX = 1_000_000
 
 
-class LambdaSandbox(ApiSandbox[Account]):
+class LambdaSandbox(ApiSandbox[LambdaAccount]):
     """One Lambda account. Paths and bodies are those of cloud.lambda.ai."""
 
     name = "lambda"
@@ -40,7 +40,7 @@ class LambdaSandbox(ApiSandbox[Account]):
 
     def reset(self) -> None:
         """A new account on a new market."""
-        self.account = Account(self)
+        self.account = LambdaAccount(self)
         #: Documented: a second between two calls; for launches twelve, and five a minute.
         self._calls = RateWindow(1, 1.0)
         self._launches = (RateWindow(1, 12.0), RateWindow(5, 60.0))
@@ -86,7 +86,7 @@ class LambdaSandbox(ApiSandbox[Account]):
 
     def routes(self) -> list[BaseRoute]:
         """Documented paths; the group names the generic faults that apply."""
-        side = Side(self)
+        side = LambdaOtherRoutes(self)
         table: list[tuple[str, str, str, Handler]] = [
             ("GET", "/instance-types", "search", self._types),
             ("POST", "/instance-operations/launch", "create", self._launch),
@@ -150,7 +150,7 @@ class LambdaSandbox(ApiSandbox[Account]):
             ids.append(self._made(body).ref)
         return JSONResponse({"data": {"instance_ids": ids}})
 
-    def _made(self, body: dict[str, Any], lands_in_s: float = 0.0) -> Machine:
+    def _made(self, body: dict[str, Any], lands_in_s: float = 0.0) -> LambdaInstance:
         kind, place = self.account.market.kinds[body["instance_type_name"]], body["region_name"]
         self.account.market.take(kind, place)
         return self.account.launch(kind, place, body, lands_in_s)
@@ -198,7 +198,7 @@ class LambdaSandbox(ApiSandbox[Account]):
         machine.name = body.get("name")
         return JSONResponse({"data": self.account.wire(machine)})
 
-    def _named(self, body: dict[str, Any]) -> list[Machine]:
+    def _named(self, body: dict[str, Any]) -> list[LambdaInstance]:
         """The machines of `instance_ids`. One that is unknown fails the whole call."""
         refs = body.get("instance_ids")
         found = [self.account.existing(str(ref)) for ref in refs] if isinstance(refs, list) else []

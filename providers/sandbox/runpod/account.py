@@ -13,8 +13,8 @@ from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
 from providers.sandbox.runpod import faults
 from providers.sandbox.runpod.instance import ACTIONS, Boot, Pod, rfc3339
-from providers.sandbox.runpod.market import GpuType, Market
-from providers.sandbox.runpod.responses import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, Problem
+from providers.sandbox.runpod.market import GpuType, RunPodMarket
+from providers.sandbox.runpod.responses import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, RunPodProblem
 from providers.sandbox.runpod.validation import Order
 
 CREDIT_USD = Decimal(500)
@@ -25,12 +25,12 @@ STOPPED_USD_GB_H = Decimal("0.20") / 720
 ALPHABET = string.ascii_lowercase + string.digits
 
 
-class Account(SandboxAccount[Pod]):
+class RunPodAccount(SandboxAccount[Pod]):
     """One account. Whatever reads or changes pods first brings the bill up to date."""
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = Market(self.engine.seed)
+        self.market = RunPodMarket(self.engine.seed)
         self.spend_limit_usd_h = SPEND_LIMIT_USD_H
         self.public_key = ""
         #: Network volume → its datacenter. There is no route to make one: a test adds what it needs.
@@ -52,7 +52,7 @@ class Account(SandboxAccount[Pod]):
         """A pod asked for by id. Raises `Problem` 404 for one that is gone or not visible yet."""
         pod = self.pod(pod_id)
         if self.now < pod.shown_at:
-            raise Problem(404, "pod not found")
+            raise RunPodProblem(404, "pod not found")
         return pod
 
     def pod(self, pod_id: str) -> Pod:
@@ -60,7 +60,7 @@ class Account(SandboxAccount[Pod]):
         self.settle()
         pod = self.instances.get(pod_id)
         if pod is None or not pod.exists(self.now):
-            raise Problem(404, "pod not found")
+            raise RunPodProblem(404, "pod not found")
         return pod
 
     def left_usd(self) -> Decimal:
@@ -83,18 +83,18 @@ class Account(SandboxAccount[Pod]):
         order = self._with_key(order)
         gpu = self.market.types.get(order.gpu_id)
         if gpu is None:
-            raise Problem(422, f"gpu type '{order.gpu_id}' was not found")
+            raise RunPodProblem(422, f"gpu type '{order.gpu_id}' was not found")
         price = gpu.price_usd_h.get(order.tier)
         center = self.market.place(gpu, order.tier, order.count, self._wanted(order))
         if center is None or price is None:
-            raise Problem(400, NO_CAPACITY)
+            raise RunPodProblem(400, NO_CAPACITY)
         if order.bid_usd_h is not None:
             price = Decimal(str(order.bid_usd_h))
         rate = price * order.count * self.price_factor()
         if self.left_usd() < rate:
-            raise Problem(402, LOW_BALANCE)
+            raise RunPodProblem(402, LOW_BALANCE)
         if self.rate_usd_h() + rate > self.spend_limit_usd_h:
-            raise Problem(400, SPEND_LIMIT)
+            raise RunPodProblem(400, SPEND_LIMIT)
         return self.add(self._pod(order, gpu, rate, center, lands_in_s))
 
     def _pod(self, order: Order, gpu: GpuType, rate_usd_h: Decimal, center: str, lands_in_s: float) -> Pod:
@@ -148,13 +148,13 @@ class Account(SandboxAccount[Pod]):
         pod, now = self.pod(pod_id), self.now
         status = pod.status(now)
         if action not in ACTIONS[status]:
-            raise Problem(409, f"action '{action}' is not allowed while the pod is {status}")
+            raise RunPodProblem(409, f"action '{action}' is not allowed while the pod is {status}")
         if action == "terminate":
             self.end(pod, "TERMINATED", now, f"Terminated by user: {_words(now)}")
         elif action == "stop":
             self.end(pod, "EXITED", now, f"Exited by user: {_words(now)}")
         elif action == "start" and self.left_usd() < pod.rate_usd_h:
-            raise Problem(402, LOW_BALANCE)
+            raise RunPodProblem(402, LOW_BALANCE)
         else:
             self._launch(pod, now, boot)
         return pod
@@ -184,7 +184,7 @@ class Account(SandboxAccount[Pod]):
             return order.data_centers
         home = self.network_volumes.get(order.network_volume)
         if home is None or (order.data_centers and home not in order.data_centers):
-            raise Problem(400, "network volume not found in the requested data centers")
+            raise RunPodProblem(400, "network volume not found in the requested data centers")
         return (home,)
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,14 @@ from typing import Any
 from starlette.responses import Response
 
 from providers.sandbox.faults import Fault, FaultTable, LostReply
-from providers.sandbox.runpod.responses import INVALID_KEY, LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT, Problem, problem
+from providers.sandbox.runpod.responses import (
+    INVALID_KEY,
+    LOW_BALANCE,
+    NO_CAPACITY,
+    SPEND_LIMIT,
+    RunPodProblem,
+    problem,
+)
 
 ACCESS_DENIED = "access denied"
 TOO_MANY = "rate limit exceeded for the minute window"
@@ -54,10 +61,10 @@ def broken(given: Mapping[str, Any], status: int) -> Response:
     return problem(int(given.get("status", status)), WENT_WRONG)
 
 
-def refusal(name: str, params: Mapping[str, object]) -> Problem:
+def refusal(name: str, params: Mapping[str, object]) -> RunPodProblem:
     """The problem that the fault `name` answers a create with."""
     status, detail = REFUSALS[name]
-    return Problem(int(str(params.get("status", status))), detail)
+    return RunPodProblem(int(str(params.get("status", status))), detail)
 
 
 # fmt: off

@@ -45,7 +45,7 @@ def problem(status: int, detail: str, errors: tuple[str, ...] = (), headers: dic
     return JSONResponse(body, status, headers, media_type="application/problem+json")
 
 
-class Problem(Refused):
+class RunPodProblem(Refused):
     """An answer in the RFC 9457 form: `status`, `detail`, and the list `errors` of a 422."""
 
     def __init__(self, status: int, detail: str, errors: tuple[str, ...] = ()) -> None:

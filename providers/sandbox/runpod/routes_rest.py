@@ -15,16 +15,9 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.api import ApiSandbox, Endpoint, Handler, Refused, json_of
 from providers.sandbox.runpod import faults, routes_graphql
-from providers.sandbox.runpod.account import Account
+from providers.sandbox.runpod.account import RunPodAccount
 from providers.sandbox.runpod.instance import Pod, v2
-from providers.sandbox.runpod.responses import (
-    NO_FREE_GPU,
-    Problem,
-    bearer,
-    key_problem,
-    problem,
-    rate_headers,
-)
+from providers.sandbox.runpod.responses import NO_FREE_GPU, RunPodProblem, bearer, key_problem, problem, rate_headers
 from providers.sandbox.runpod.routes_catalog import centers_body, gpu_row, gpus_body
 from providers.sandbox.runpod.validation import Order, read_action, read_create
 
@@ -42,7 +35,7 @@ BUCKETS = {
 class Rest:
     """Handlers over one sandbox."""
 
-    def __init__(self, cloud: ApiSandbox[Account]) -> None:
+    def __init__(self, cloud: ApiSandbox[RunPodAccount]) -> None:
         self._cloud = cloud
         self._requests = 0
 
@@ -146,9 +139,9 @@ class Rest:
         action = read_action(body)
         pod = cloud.account.seen(pod_id)
         if cloud.fault("action_conflict") is not None:
-            raise Problem(409, f"action '{action}' is not allowed now")
+            raise RunPodProblem(409, f"action '{action}' is not allowed now")
         if action == "start" and cloud.fault("start_no_capacity") is not None:
-            raise Problem(400, NO_FREE_GPU)
+            raise RunPodProblem(400, NO_FREE_GPU)
         if cloud.fault("action_ignored") is None:
             restarted = action in ("start", "restart")
             pod = cloud.account.act(pod_id, action, cloud.account.next_boot() if restarted else pod.boot)
@@ -162,7 +155,7 @@ class Rest:
     async def _gpu(self, request: Request, _body: dict[str, Any]) -> Response:
         gpu = self._cloud.account.market.types.get(request.path_params["gpu_id"])
         if gpu is None:
-            raise Problem(404, "resource not found")
+            raise RunPodProblem(404, "resource not found")
         return JSONResponse(gpu_row(self._cloud.account.market, gpu, request.query_params))
 
     async def _centers(self, request: Request, _body: dict[str, Any]) -> Response:
@@ -172,9 +165,9 @@ class Rest:
         query, now = request.query_params, self._cloud.now
         bucket = query.get("bucketSize", "day")
         if bucket not in BUCKETS:
-            raise Problem(400, f"bucketSize must be one of {', '.join(BUCKETS)}")
+            raise RunPodProblem(400, f"bucketSize must be one of {', '.join(BUCKETS)}")
         if "lastN" in query and ("startTime" in query or "endTime" in query):
-            raise Problem(400, "lastN excludes startTime and endTime")
+            raise RunPodProblem(400, "lastN excludes startTime and endTime")
         start, end = _instant(query.get("startTime"), now - timedelta(days=30)), _instant(query.get("endTime"), now)
         if "lastN" in query:
             start, end = now - BUCKETS[bucket] * _whole(request, "lastN", 1), now
@@ -198,7 +191,7 @@ class Rest:
         """The whole list is replaced, as it is there."""
         keys = body.get("keys")
         if not isinstance(keys, list) or not all(isinstance(k, str) for k in keys):
-            raise Problem(422, "Request validation failed.", ("$.keys: want an array of strings",))
+            raise RunPodProblem(422, "Request validation failed.", ("$.keys: want an array of strings",))
         self._cloud.account.public_key = "\n".join(keys)
         return JSONResponse({"keys": keys})
 
@@ -245,7 +238,7 @@ def _whole(request: Request, name: str, default: int) -> int:
     if text is None:
         return default
     if not text.isdigit() or int(text) < 1:
-        raise Problem(400, f"{name} must be a positive integer")
+        raise RunPodProblem(400, f"{name} must be a positive integer")
     return int(text)
 
 
@@ -257,5 +250,5 @@ def _instant(text: str | None, default: datetime) -> datetime:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise Problem(400, "times are RFC 3339, for example 2026-11-21T10:00:00Z")
+        raise RunPodProblem(400, "times are RFC 3339, for example 2026-11-21T10:00:00Z")
     return at

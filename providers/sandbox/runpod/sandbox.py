@@ -13,15 +13,15 @@ from starlette.routing import BaseRoute
 
 from providers.sandbox.api import ApiSandbox, RateWindow
 from providers.sandbox.runpod import faults
-from providers.sandbox.runpod.account import Account
-from providers.sandbox.runpod.market import GpuType, Market
-from providers.sandbox.runpod.responses import INVALID_KEY, WINDOWS, Problem, bearer, key_problem, problem
+from providers.sandbox.runpod.account import RunPodAccount
+from providers.sandbox.runpod.market import GpuType, RunPodMarket
+from providers.sandbox.runpod.responses import INVALID_KEY, WINDOWS, RunPodProblem, bearer, key_problem, problem
 from providers.sandbox.runpod.routes_rest import Rest
 
 KEY = re.compile(r"(?P<tier>secure|community)/(?P<slug>.+)x(?P<count>\d+)(?:/(?P<center>[^/]+))?")
 
 
-class RunPodSandbox(ApiSandbox[Account]):
+class RunPodSandbox(ApiSandbox[RunPodAccount]):
     """RunPod as of November 2026: REST v2, the deprecated GraphQL, and REST v1 answering 410."""
 
     name = "runpod"
@@ -31,11 +31,11 @@ class RunPodSandbox(ApiSandbox[Account]):
 
     def reset(self) -> None:
         """Back to the seeded market and an empty account with $500."""
-        self.account = Account(self)
+        self.account = RunPodAccount(self)
         self._windows = tuple(RateWindow(most, seconds, name) for name, (most, seconds) in WINDOWS.items())
 
     @property
-    def market(self) -> Market:
+    def market(self) -> RunPodMarket:
         """What it sells."""
         return self.account.market
 
@@ -71,7 +71,7 @@ class RunPodSandbox(ApiSandbox[Account]):
 
     def malformed(self) -> Response:
         """As the checks of the body say it."""
-        return Problem(422, "Request validation failed.", ("$: got another type, want object",)).answer
+        return RunPodProblem(422, "Request validation failed.", ("$: got another type, want object",)).answer
 
     def rate_windows(self, group: str) -> Iterable[RateWindow]:
         """Three for one user."""
@@ -94,10 +94,10 @@ class RunPodSandbox(ApiSandbox[Account]):
         now = self.now
         for pod in self.account.living.at(now):
             if pod.ended is not None and pod.port is not None:
-                await self.engine.doors.close(self.door(pod.door))
+                await self.engine.ssh_ports.close(self.port_key(pod.door))
                 pod.old_port, pod.port = pod.port, None
             elif pod.port is None and pod.shown(now):
-                pod.port = self.engine.doors.reserve(self.door(pod.door))
+                pod.port = self.engine.ssh_ports.reserve(self.port_key(pod.door))
         await super().tick()
 
     def reachable(self) -> list[str]:

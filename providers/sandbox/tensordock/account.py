@@ -10,8 +10,8 @@ from typing import Any
 from providers.gpus.table import canonical
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.tensordock.instance import Machine, Phase
-from providers.sandbox.tensordock.market import Market, Place, Stock
+from providers.sandbox.tensordock.instance import TensorDockInstance, TensorDockPhase
+from providers.sandbox.tensordock.market import Place, TensorDockMarket, TensorDockStock
 
 CREDIT_USD = Decimal(1000)
 #: How long stopped machines survive a balance below zero.
@@ -19,12 +19,12 @@ GRACE_S = 96 * 3600.0
 OWNERS_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOwn3rs0wnK3yAAAAAAAAAAAAAAAAAAAAAAAAAAA owner@laptop"
 
 
-class Account(SandboxAccount[Machine]):
+class TensorDockAccount(SandboxAccount[TensorDockInstance]):
     """Everything one organization has."""
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = Market(self.engine.random("tensordock"))
+        self.market = TensorDockMarket(self.engine.random("tensordock"))
         self.broke_at: datetime | None = None
         self._ids = self.engine.random("tensordock/ids")
         self.secrets: dict[str, dict[str, str]] = {}
@@ -40,13 +40,15 @@ class Account(SandboxAccount[Machine]):
         self.secrets[secret["id"]] = secret
         return secret
 
-    def deploy(self, place: Place, stock: Stock, attributes: dict[str, Any], lands_in_s: float) -> Machine:
+    def deploy(
+        self, place: Place, stock: TensorDockStock, attributes: dict[str, Any], lands_in_s: float
+    ) -> TensorDockInstance:
         """Make a machine. The caller has checked the request and taken the GPUs."""
         timing, fault = self.engine.timing, self.cloud.fault
         asked = attributes["resources"]
         count = asked["gpus"][stock.slug]["count"]
         compute_usd_h = stock.compute_usd_h(count, asked["vcpu_count"], asked["ram_gb"])
-        machine = Machine(
+        machine = TensorDockInstance(
             ref=self.new_id(),
             name=str(attributes.get("name") or ""),
             place=place,
@@ -67,18 +69,20 @@ class Account(SandboxAccount[Machine]):
         )
         machine.boot(timing.boot_s, self.lag_s("late_address", 0.0))
         if fault("never_boots") is not None:
-            machine.phases.plan(machine.created_at, (0.0, Phase("queued")))
+            machine.phases.plan(machine.created_at, (0.0, TensorDockPhase("queued")))
         elif fault("boot_error") is not None:
-            machine.phases.plan(machine.created_at, (0.0, Phase("creating")), (timing.boot_s, Phase("error")))
+            machine.phases.plan(
+                machine.created_at, (0.0, TensorDockPhase("creating")), (timing.boot_s, TensorDockPhase("error"))
+            )
         return self.add(machine)
 
     # ── what is seen ─────────────────────────────────────────────────────────────────────────────
 
-    def exists(self, instance: Machine) -> bool:
+    def exists(self, instance: TensorDockInstance) -> bool:
         """A ghost is not found, and goes on."""
         return super().exists(instance) and not instance.ghost
 
-    def port(self, machine: Machine) -> int | None:
+    def port(self, machine: TensorDockInstance) -> int | None:
         """The outer port of SSH, once there is an address."""
         if not machine.phases.at(self.now).address or machine.ended_at is not None:
             return None
@@ -86,13 +90,13 @@ class Account(SandboxAccount[Machine]):
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
-    def stop(self, machine: Machine, *, releases: bool) -> None:
+    def stop(self, machine: TensorDockInstance, *, releases: bool) -> None:
         """Stop it, and give its GPU back or keep it reserved at the full price."""
         machine.halt(self.now, self.engine.timing.stop_s, releases=releases)
         if releases:
             self._release(machine)
 
-    def start(self, machine: Machine) -> bool:
+    def start(self, machine: TensorDockInstance) -> bool:
         """Plan the way back to running; False when its GPUs were given back and are taken."""
         if not machine.holds_gpu and not self.market.take(machine.stock, machine.gpu_count):
             return False
@@ -100,12 +104,12 @@ class Account(SandboxAccount[Machine]):
         machine.resume(self.now, self.engine.timing.start_s)
         return True
 
-    def delete(self, machine: Machine) -> None:
+    def delete(self, machine: TensorDockInstance) -> None:
         """End all billing and free the GPUs."""
         self._release(machine)
         machine.end(self.now, self.engine.timing.destroy_s)
 
-    def _release(self, machine: Machine) -> None:
+    def _release(self, machine: TensorDockInstance) -> None:
         if machine.holds_gpu:
             machine.holds_gpu = False
             self.market.give_back(machine.stock, machine.gpu_count)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.sandbox.instance import PhasedInstance
-from providers.sandbox.tensordock.market import Place, Stock
+from providers.sandbox.tensordock.market import Place, TensorDockStock
 from providers.sandbox.timeline import Timeline
 
 #: The share of the boot at which each word begins; the address follows at its end.
@@ -16,27 +16,27 @@ CREATING_AT, RUNNING_AT = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class TensorDockPhase:
     """What the API says in one stretch: the status, and whether the address is told."""
 
     status: str
     address: bool = False
 
 
-RUNNING = Phase("running", address=True)
+RUNNING = TensorDockPhase("running", address=True)
 #: The GPU is kept and paid for.
-RESERVED = Phase("stopped", address=True)
+RESERVED = TensorDockPhase("stopped", address=True)
 #: The GPU was given back; only the disk is paid for.
-RELEASED = Phase("stoppeddisassociated")
+RELEASED = TensorDockPhase("stoppeddisassociated")
 
 
 @dataclass(kw_only=True)
-class Machine(PhasedInstance[Phase]):
+class TensorDockInstance(PhasedInstance[TensorDockPhase]):
     """State of one machine. `ghost` hides it while it goes on."""
 
-    phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase("queued")))
+    phases: Timeline[TensorDockPhase] = field(default_factory=lambda: Timeline(TensorDockPhase("queued")))
     place: Place
-    stock: Stock
+    stock: TensorDockStock
     vcpus: int
     ram_gb: int
     disk_gb: int
@@ -52,9 +52,9 @@ class Machine(PhasedInstance[Phase]):
         """Plan the walk to running; everything is billed from the creation on."""
         self.phases.plan(
             self.created_at,
-            (0.0, Phase("queued")),
-            (boot_s * CREATING_AT, Phase("creating")),
-            (boot_s * RUNNING_AT, Phase("running")),
+            (0.0, TensorDockPhase("queued")),
+            (boot_s * CREATING_AT, TensorDockPhase("creating")),
+            (boot_s * RUNNING_AT, TensorDockPhase("running")),
             (boot_s + address_s, RUNNING),
         )
         self.meter.start("gpu", self.created_at, self.compute_usd_h)
@@ -63,13 +63,13 @@ class Machine(PhasedInstance[Phase]):
     def halt(self, now: datetime, after_s: float, *, releases: bool) -> None:
         """Stop. Releasing gives the GPU back and ends its billing; otherwise the machine costs what it did."""
         last = RELEASED if releases else RESERVED
-        self.phases.plan(now, (0.0, Phase("stopping")), (after_s, last))
+        self.phases.plan(now, (0.0, TensorDockPhase("stopping")), (after_s, last))
         if releases:
             self.meter.stop("gpu", now)
 
     def resume(self, now: datetime, after_s: float) -> None:
         """Start again."""
-        self.phases.plan(now, (0.0, Phase("starting")), (after_s, RUNNING))
+        self.phases.plan(now, (0.0, TensorDockPhase("starting")), (after_s, RUNNING))
         if not self.meter.rate_usd_h("gpu", now):
             self.meter.start("gpu", now, self.compute_usd_h)
 

@@ -12,15 +12,15 @@ from starlette.routing import Route
 
 from providers.sandbox.api import ApiSandbox, Endpoint, Refused
 from providers.sandbox.tensordock import faults as say
-from providers.sandbox.tensordock.account import Account
+from providers.sandbox.tensordock.account import TensorDockAccount
 
 SECRET_TYPES = frozenset({"SSHKEY", "SECRET", "GENERIC", "ssh"})
 
 
-class Side:
+class TensorDockOtherRoutes:
     """Handlers that touch no machine. `v0` is the key and the token of the older API."""
 
-    def __init__(self, cloud: ApiSandbox[Account], v0: tuple[str, str]) -> None:
+    def __init__(self, cloud: ApiSandbox[TensorDockAccount], v0: tuple[str, str]) -> None:
         self._cloud = cloud
         self._v0 = v0
 

@@ -13,10 +13,10 @@ from starlette.routing import BaseRoute
 from providers.sandbox.agents import exported
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow, Refused
 from providers.sandbox.tensordock import faults as say
-from providers.sandbox.tensordock.account import Account
-from providers.sandbox.tensordock.instance import RUNNING, Machine, Phase
-from providers.sandbox.tensordock.market import Place, Stock
-from providers.sandbox.tensordock.routes_other import Side
+from providers.sandbox.tensordock.account import TensorDockAccount
+from providers.sandbox.tensordock.instance import RUNNING, TensorDockInstance, TensorDockPhase
+from providers.sandbox.tensordock.market import Place, TensorDockStock
+from providers.sandbox.tensordock.routes_other import TensorDockOtherRoutes
 
 IMAGES = frozenset({"ubuntu2404", "ubuntu2204", "debian12", "windows10", "ubuntu2404_nvidia_570"})
 DISK_MIN_GB = 100
@@ -24,7 +24,7 @@ RAM_PER_GPU_MAX = 128
 LEAST_USD = 1
 
 
-class TensorDockSandbox(ApiSandbox[Account]):
+class TensorDockSandbox(ApiSandbox[TensorDockAccount]):
     """One TensorDock organization. Paths and bodies are those of dashboard.tensordock.com."""
 
     name = "tensordock"
@@ -48,7 +48,7 @@ class TensorDockSandbox(ApiSandbox[Account]):
 
     def reset(self) -> None:
         """A new account on a new market."""
-        self.account = Account(self)
+        self.account = TensorDockAccount(self)
         self._calls = RateWindow(100, 60.0)
 
     # ── the account from outside ─────────────────────────────────────────────────────────────────
@@ -85,13 +85,13 @@ class TensorDockSandbox(ApiSandbox[Account]):
         elif what == "gpu_taken":
             machine.stock.free = 0
         else:
-            machine.phases.plan(self.now, (0.0, Phase(what)))
+            machine.phases.plan(self.now, (0.0, TensorDockPhase(what)))
 
     # ── the API ──────────────────────────────────────────────────────────────────────────────────
 
     def routes(self) -> list[BaseRoute]:
         """Documented paths; the group names the generic faults that apply."""
-        side = Side(self, (self.V0_KEY, f"{self.API_KEY}-v0"))
+        side = TensorDockOtherRoutes(self, (self.V0_KEY, f"{self.API_KEY}-v0"))
         table: list[tuple[str, str, str, Handler]] = [
             ("GET", "/locations", "search", self._locations),
             ("GET", "/hostnodes", "search", side.hostnodes),
@@ -143,7 +143,7 @@ class TensorDockSandbox(ApiSandbox[Account]):
         made = {"type": "virtualmachine", "id": machine.ref, "name": machine.name, "status": status}
         return JSONResponse({"data": made}, 200 if says is None else 201)
 
-    def _checked(self, sent: dict[str, Any]) -> tuple[Place, Stock]:
+    def _checked(self, sent: dict[str, Any]) -> tuple[Place, TensorDockStock]:
         """Where it goes, its GPUs taken. Raises `Refused`."""
         asked = _part(sent, "resources")
         gpus = _part(asked, "gpus")
@@ -195,7 +195,7 @@ class TensorDockSandbox(ApiSandbox[Account]):
             return JSONResponse({"data": {"instances": short}})
         return JSONResponse({"data": rows})
 
-    def _found(self, request: Request) -> Machine:
+    def _found(self, request: Request) -> TensorDockInstance:
         """The machine that a command names. Raises `Refused`."""
         machine = self.account.existing(request.path_params["ref"])
         if machine is None:
@@ -232,7 +232,7 @@ class TensorDockSandbox(ApiSandbox[Account]):
         return JSONResponse({"data": {"type": "success", "attributes": {"message": "Instance deleted"}}})
 
 
-def _acted(machine: Machine, status: str) -> Response:
+def _acted(machine: TensorDockInstance, status: str) -> Response:
     return JSONResponse({"data": {"type": "instance", "id": machine.ref, "attributes": {"status": status}}})
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from providers.sandbox.account import SandboxAccount
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.vast.instance import STOPPED, Contract, Phase
-from providers.sandbox.vast.market import Market, Slice
+from providers.sandbox.vast.instance import STOPPED, Contract, VastPhase
+from providers.sandbox.vast.market import Slice, VastMarket
 
 CREDIT_USD = Decimal(1000)
 DAY_S = 86400
 
 
-class Account(SandboxAccount[Contract]):
+class VastAccount(SandboxAccount[Contract]):
     """Everything one customer has."""
 
     def __init__(self, cloud: SandboxCloud) -> None:
         super().__init__(cloud, CREDIT_USD)
-        self.market = Market(self.engine.random("vast"), self.now)
+        self.market = VastMarket(self.engine.random("vast"), self.now)
         self.ssh_keys: list[dict[str, Any]] = []
         self.queued: set[int] = set()
         self._next_ref = 26_500_000
@@ -57,17 +57,17 @@ class Account(SandboxAccount[Contract]):
         broken = f"Error response from daemon: manifest unknown: {contract.image}"
         if fault("boot_error") is not None:
             oci = ": OCI runtime create failed: unable to retrieve OCI runtime error"
-            contract.hang(now, Phase("created", msg=oci))
+            contract.hang(now, VastPhase("created", msg=oci))
         elif fault("pull_error") is not None:
-            contract.hang(now, Phase("loading", msg=broken))
+            contract.hang(now, VastPhase("loading", msg=broken))
         elif fault("never_boots") is not None:
-            contract.hang(now, Phase("loading", msg="pulling image layers"))
+            contract.hang(now, VastPhase("loading", msg="pulling image layers"))
         elif (nothing := fault("null_status")) is not None:
             later = now + timedelta(seconds=float(nothing.get("after_s", 60)))
-            contract.hang(now, Phase(None))
+            contract.hang(now, VastPhase(None))
             contract.meter.start("gpu", later + timedelta(seconds=self.engine.timing.boot_s), contract.gpu_usd_h)
-            running = Phase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-            contract.phases.extend(later, (0.0, Phase("loading")), (self.engine.timing.boot_s, running))
+            running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
+            contract.phases.extend(later, (0.0, VastPhase("loading")), (self.engine.timing.boot_s, running))
 
     def half_make(self, part: Slice, body: dict[str, Any]) -> Contract:
         """The bid was too low to start: the contract exists, stopped, and its disk is billed."""
@@ -86,7 +86,7 @@ class Account(SandboxAccount[Contract]):
 
     # ── commands ─────────────────────────────────────────────────────────────────────────────────
 
-    def stop(self, contract: Contract, phase: Phase = STOPPED) -> None:
+    def stop(self, contract: Contract, phase: VastPhase = STOPPED) -> None:
         """End GPU billing, give the GPUs back, cancel a queued start."""
         self.queued.discard(contract.ref)
         contract.halt(self.now, self.engine.timing.stop_s, phase)
@@ -108,14 +108,14 @@ class Account(SandboxAccount[Contract]):
         """Leave the start waiting; it fires after `flips_s` unless a stop comes first, or never when that is None."""
         if flips_s is not None:
             at = self.now + timedelta(seconds=flips_s)
-            running = Phase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-            contract.phases.plan(self.now, (0.0, Phase("exited", cur="stopped")), (flips_s, running))
+            running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
+            contract.phases.plan(self.now, (0.0, VastPhase("exited", cur="stopped")), (flips_s, running))
             contract.meter.start("gpu", at, contract.gpu_usd_h)
 
     def reboot(self, contract: Contract) -> None:
         """Restart in place: the GPU stays rented and billed."""
-        running = Phase("running", msg=f"success, running {contract.image}/ssh", ports=True)
-        contract.phases.plan(self.now, (0.0, Phase("rebooting")), (self.engine.timing.start_s, running))
+        running = VastPhase("running", msg=f"success, running {contract.image}/ssh", ports=True)
+        contract.phases.plan(self.now, (0.0, VastPhase("rebooting")), (self.engine.timing.start_s, running))
 
     def destroy(self, contract: Contract) -> None:
         """End all billing and free the machine."""

@@ -9,14 +9,14 @@ from typing import Any
 
 from providers.sandbox.instance import PhasedInstance
 from providers.sandbox.timeline import Timeline
-from providers.sandbox.vast.market import Machine, hardware, host, storage_usd_h
+from providers.sandbox.vast.market import VastMachine, hardware, host, storage_usd_h
 
 #: The share of the boot at which each status word begins, after the word-less start.
 CREATED_AT, LOADING_AT = 0.1, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class VastPhase:
     """What the API says in one stretch: the three status fields, the text, and whether ports are published."""
 
     actual: str | None
@@ -26,16 +26,16 @@ class Phase:
     ports: bool = False
 
 
-BOOTING = Phase("loading", msg="pulling image layers")
-STOPPED = Phase("exited", cur="stopped", intended="stopped")
+BOOTING = VastPhase("loading", msg="pulling image layers")
+STOPPED = VastPhase("exited", cur="stopped", intended="stopped")
 
 
 @dataclass(kw_only=True)
-class Contract(PhasedInstance[Phase]):
+class Contract(PhasedInstance[VastPhase]):
     """State of one instance. `bid_usd_h` None means on demand."""
 
-    phases: Timeline[Phase] = field(default_factory=lambda: Timeline(Phase(None)))
-    machine: Machine
+    phases: Timeline[VastPhase] = field(default_factory=lambda: Timeline(VastPhase(None)))
+    machine: VastMachine
     gpu_usd_h: Decimal
     disk_gb: float
     image: str
@@ -71,20 +71,20 @@ class Contract(PhasedInstance[Phase]):
 
     def boot(self, now: datetime, boot_s: float, *, restart: bool = False) -> None:
         """Plan the walk to running; GPU billing begins there. A restart shows *exited* first, as people saw."""
-        first = Phase("exited") if restart else Phase(None)
-        running = Phase("running", msg=f"success, running {self.image}/ssh", ports=True)
+        first = VastPhase("exited") if restart else VastPhase(None)
+        running = VastPhase("running", msg=f"success, running {self.image}/ssh", ports=True)
         steps = [(0.0, first), (boot_s * LOADING_AT, BOOTING), (boot_s, running)]
         if not restart:
-            steps.insert(1, (boot_s * CREATED_AT, Phase("created")))
+            steps.insert(1, (boot_s * CREATED_AT, VastPhase("created")))
         self.phases.plan(now, *steps)
         self.meter.start("gpu", now + timedelta(seconds=boot_s), self.gpu_usd_h)
 
-    def hang(self, now: datetime, phase: Phase) -> None:
+    def hang(self, now: datetime, phase: VastPhase) -> None:
         """Stay in `phase` from now on, without GPU billing."""
         self.phases.plan(now, (0.0, phase))
         self.meter.stop("gpu", now)
 
-    def halt(self, now: datetime, after_s: float, phase: Phase = STOPPED) -> None:
+    def halt(self, now: datetime, after_s: float, phase: VastPhase = STOPPED) -> None:
         """End the GPU's billing now; `phase` shows after `after_s`."""
         going = replace(self.phases.at(now), intended=phase.intended, ports=False)
         self.phases.plan(now, (0.0, going), (after_s, phase))

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from providers.sandbox.api import ApiSandbox, Refused
 from providers.sandbox.vast import faults as say
-from providers.sandbox.vast.account import Account
+from providers.sandbox.vast.account import VastAccount
 from providers.sandbox.vast.instance import Contract
 from providers.sandbox.vast.market import hardware
 
@@ -29,7 +29,7 @@ class BadRequest(ValueError):
 class Pages:
     """Handlers that change nothing but keys."""
 
-    def __init__(self, cloud: ApiSandbox[Account]) -> None:
+    def __init__(self, cloud: ApiSandbox[VastAccount]) -> None:
         self._cloud = cloud
 
     def found(self, request: Request) -> Contract:

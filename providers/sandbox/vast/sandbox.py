@@ -13,20 +13,20 @@ from starlette.routing import BaseRoute, Route
 
 from providers.sandbox.api import ApiSandbox, Handler, RateWindow
 from providers.sandbox.vast import faults as say
-from providers.sandbox.vast.account import Account
-from providers.sandbox.vast.instance import Contract, Phase
+from providers.sandbox.vast.account import VastAccount
+from providers.sandbox.vast.instance import Contract, VastPhase
 from providers.sandbox.vast.market import Slice
 from providers.sandbox.vast.routes_read import Pages
 from providers.sandbox.vast.search import BadQuery, search
 
 OUTBID = {
-    "outbid_a": Phase("exited", cur="stopped", intended="stopped"),
-    "outbid_b": Phase("exited", cur="stopped", intended="running"),
+    "outbid_a": VastPhase("exited", cur="stopped", intended="stopped"),
+    "outbid_b": VastPhase("exited", cur="stopped", intended="running"),
 }
 LABEL_MAX = 1024
 
 
-class VastSandbox(ApiSandbox[Account]):
+class VastSandbox(ApiSandbox[VastAccount]):
     """One Vast.ai account. Paths and bodies are those of console.vast.ai."""
 
     name = "vast"
@@ -40,7 +40,7 @@ class VastSandbox(ApiSandbox[Account]):
 
     def reset(self) -> None:
         """A new account on a new market."""
-        self.account = Account(self)
+        self.account = VastAccount(self)
         #: Searches are counted by the minute, every other endpoint by the pause since its last call.
         self._windows = {group: RateWindow(1, pause_s) for group, pause_s in say.THRESHOLDS_S.items()}
         self._windows["search"] = RateWindow(10, 60.0)

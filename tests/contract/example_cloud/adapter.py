@@ -24,7 +24,7 @@ from providers.errors import (
     Unavailable,
 )
 from providers.gpus.table import GPUS
-from providers.http import Reply
+from providers.http import HttpReply
 from providers.rate_limits import Pace
 
 CLOUD = "cirrus"
@@ -69,7 +69,7 @@ class CirrusProvider(CloudAdapter):
     KEY_VARIABLE = "CIRRUS_API_KEY"
     CREATE = ("POST", "/machines")
 
-    def error_of(self, reply: Reply) -> ProviderError | None:
+    def error_of(self, reply: HttpReply) -> ProviderError | None:
         return None if reply.ok else _error(reply)
 
     async def offers(
@@ -112,7 +112,7 @@ class CirrusProvider(CloudAdapter):
         return True
 
 
-def _error(reply: Reply) -> ProviderError:
+def _error(reply: HttpReply) -> ProviderError:
     found = first(REFUSALS, reply.status)
     if found is None:
         return Unavailable(CLOUD, f"cirrus answered {reply.status}")

@@ -320,7 +320,7 @@ def test_every_begun_minute_is_paid() -> None:
 
 
 def test_one_minute_is_the_least() -> None:
-    found = {"ab": billing.Span("ab", AT, AT, "gpu_1x_a10")}
+    found = {"ab": billing.InstanceSpan("ab", AT, AT, "gpu_1x_a10")}
 
     assert billing.charges(found, PRICES, AT - HOUR, AT + HOUR)[0].amount_usd == Decimal("0.01")
 

@@ -17,7 +17,7 @@ from providers.clouds.runpod.errors import (
     retry_after_s,
 )
 from providers.errors import RateLimited
-from providers.http import Reply
+from providers.http import HttpReply
 
 NO_CAPACITY = (
     "There are no longer any instances available with the requested specifications. Please refresh and try again."
@@ -26,12 +26,12 @@ NO_CAPACITY = (
 
 def problem(
     status: int, detail: str | None = "", errors: list[str] | None = None, headers: dict[str, str] | None = None
-) -> Reply:
+) -> HttpReply:
     """A problem document, or with `detail` None a page of HTML."""
     if detail is None:
-        return Reply(status, headers or {}, "<html>no</html>", None)
+        return HttpReply(status, headers or {}, "<html>no</html>", None)
     body = {"title": "T", "status": status, "detail": detail, **({"errors": errors} if errors else {})}
-    return Reply(status, headers or {}, json.dumps(body), body)
+    return HttpReply(status, headers or {}, json.dumps(body), body)
 
 
 @pytest.mark.parametrize(

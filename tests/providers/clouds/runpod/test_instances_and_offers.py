@@ -40,7 +40,7 @@ def row(**changes: Any) -> dict[str, Any]:
 def offers(
     *rows: dict[str, Any], tier: str = "COMMUNITY", count: int = 1, constraint: GpuConstraint = ANY
 ) -> tuple[Offer, ...]:
-    return runpod_offers.offers({"gpus": list(rows)}, runpod_offers.Page(tier, count, 60, AT), constraint)
+    return runpod_offers.offers({"gpus": list(rows)}, runpod_offers.CatalogPage(tier, count, 60, AT), constraint)
 
 
 def spec(offer: Offer | None = None, **changes: Any) -> InstanceSpec:
@@ -141,7 +141,7 @@ def test_a_key_does_not_depend_on_what_is_filtered() -> None:
 @pytest.mark.parametrize("body", [None, [], {}, {"gpus": {}}])
 def test_a_catalogue_of_another_shape_is_an_error(body: object) -> None:
     with pytest.raises(UnexpectedResponse):
-        runpod_offers.offers(body, runpod_offers.Page("SECURE", 1, 10, AT), ANY)
+        runpod_offers.offers(body, runpod_offers.CatalogPage("SECURE", 1, 10, AT), ANY)
 
 
 # ── create ───────────────────────────────────────────────────────────────────────────────────────
