@@ -39,7 +39,7 @@ from ledger.kernel.vocabulary import Vocabulary
 ROOT = Path(__file__).resolve().parent.parent
 VOCABULARIES = (RequestKind, EndReason, EndGroup, EntryKind, CheckpointStep, EventKind, NotificationKind, ReplyCode)
 #: Columns and fields that hold words of these vocabularies.
-HOLDERS = {"kind", "end_code", "cut_code", "outcome_code", "gate", "code"}
+HOLDERS = {"kind", "end_code", "early_end_code", "outcome_code", "checkpoint_step", "code"}
 
 
 @cache

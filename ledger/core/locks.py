@@ -66,10 +66,10 @@ async def lock_families(tx: AsyncSession, instance_ids: Collection[str]) -> None
         await tx.execute(query.with_for_update(key_share=True, of=Request))
 
 
-async def lock_orphan(tx: AsyncSession, stray_id: str) -> None:
+async def lock_orphan(tx: AsyncSession, orphan_id: str) -> None:
     """Let one transaction at a time decide what becomes of a stray, until it ends."""
     if may_lock(tx):
-        await tx.execute(select(Orphan.id).where(Orphan.id == stray_id).with_for_update(key_share=True))
+        await tx.execute(select(Orphan.id).where(Orphan.id == orphan_id).with_for_update(key_share=True))
 
 
 async def lock_budgets(tx: AsyncSession) -> None:

@@ -36,9 +36,9 @@ async def every_orphan(tx: AsyncSession) -> list[Orphan]:
     return list(await tx.scalars(select(Orphan).order_by(waits, Orphan.first_seen_at.desc(), Orphan.id)))
 
 
-async def orphan_by_id(tx: AsyncSession, stray_id: str) -> Orphan | None:
+async def orphan_by_id(tx: AsyncSession, orphan_id: str) -> Orphan | None:
     """One stray."""
-    return await tx.get(Orphan, stray_id)
+    return await tx.get(Orphan, orphan_id)
 
 
 async def unknown_instances(tx: AsyncSession) -> int:

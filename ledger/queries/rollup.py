@@ -63,7 +63,7 @@ SEALED: Sequence[Any] = (
 )
 
 #: Whose a loss is: of what is given back of one, the account is on the other side.
-STRAY_ID = func.substr(
+ORPHAN_ID = func.substr(
     case((LedgerEntry.debit.startswith("loss:"), LedgerEntry.debit), else_=LedgerEntry.credit), len("loss:") + 1
 )
 
@@ -89,7 +89,7 @@ def raw(*columns: Any) -> Select[Any]:
         .select_from(LedgerEntry)
         .outerjoin(Session, Session.id == LedgerEntry.session_id)
         .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .outerjoin(Orphan, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == STRAY_ID))
+        .outerjoin(Orphan, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))
         .outerjoin(ExternalCost, ExternalCost.entry_id == LedgerEntry.id)
     )
 

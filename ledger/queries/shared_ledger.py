@@ -18,7 +18,7 @@ from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, RollupTier
 from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 from ledger.queries.access import Whose
-from ledger.queries.rollup import AMOUNT, SEALED, STRAY_ID, TOTAL
+from ledger.queries.rollup import AMOUNT, ORPHAN_ID, SEALED, TOTAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
 
 async def _of_strays(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
     """What instances cost that belong to no session: each entry as it is booked."""
-    query = select(LedgerEntry, AMOUNT, Orphan.cloud).join(Orphan, Orphan.id == STRAY_ID)
+    query = select(LedgerEntry, AMOUNT, Orphan.cloud).join(Orphan, Orphan.id == ORPHAN_ID)
     query = query.where(LedgerEntry.kind == EntryKind.LOSS).order_by(LedgerEntry.at, LedgerEntry.id)
     if since is not None:
         query = query.where(LedgerEntry.at >= since)

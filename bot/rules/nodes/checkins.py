@@ -169,12 +169,12 @@ class Watched:
     workload: str
     ready_at: datetime
     listening_at: datetime
-    spared_until: datetime | None = None
+    kept_running_until: datetime | None = None
 
 
 def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
     """Why a session ends before its time, by its node's own word; None while there is no reason."""
-    if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
+    if found.at is None or (watched.kept_running_until is not None and now < watched.kept_running_until):
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
         if found.work is Work.FAILED:

@@ -179,10 +179,10 @@ async def _sighted(
 async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
     item, reason = find.item, find.reason
     state = OrphanState.QUARANTINED if find.waits else OrphanState.SEEN
-    stray_id = new_id("str", now)
+    orphan_id = new_id("str", now)
     new = await add_orphan(
         tx,
-        id=stray_id,
+        id=orphan_id,
         cloud=listing.cloud,
         account=listing.account,
         ref=item.ref,
@@ -199,12 +199,12 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         await _counted_gone(ctx, tx, listing, item, now)
         return
-    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
+    record(tx, at=now, actor=SYSTEM, subject=orphan_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
-        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
+        await announce(tx, at=now, kind=NotificationKind.ORPHAN_FOUND, subject=orphan_id, destination=OPERATORS)
     if find.row is not None:
         # Before the act: what is not kept is ended at a later sighting.
-        await interruption.notify_interruption(tx, find.row, now, stray_id=stray_id)
+        await interruption.notify_interruption(tx, find.row, now, orphan_id=orphan_id)
 
 
 async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedInstance, now: datetime) -> None:

@@ -173,7 +173,7 @@ async def gone(
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or ((EndReason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
-    if row.gate in WAITS:  # Its people were told until when it is kept.
+    if row.checkpoint_step in WAITS:  # Its people were told until when it is kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
     # What was lost ended some time before the first look that lacked it: so much of its cost is not known.

@@ -98,8 +98,8 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     try:
         async with ctx.db.write() as tx:
             await lock_families(tx, wanted)
-            for stray_id in [row.id for row in rows if isinstance(row, Orphan)]:
-                await lock_orphan(tx, stray_id)
+            for orphan_id in [row.id for row in rows if isinstance(row, Orphan)]:
+                await lock_orphan(tx, orphan_id)
             fresh = await rows_named(tx, wanted)
             refusal = await _open(ctx, tx, wanted, fresh)  # Somebody may have acted while the clouds were asked.
             if refusal is not None:

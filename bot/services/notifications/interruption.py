@@ -21,24 +21,24 @@ from ledger.models import Instance, Notification, Request, Session
 ENDED_BY = "/ended-by"
 #: Messages before an end that stay one message, which is edited.
 _EDITED = frozenset(
-    {NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED, NotificationKind.SESSION_HELD}
+    {NotificationKind.SESSION_ENDING, NotificationKind.SESSION_IDLE, NotificationKind.SESSION_CHECKPOINT_HOLD}
 )
 
 
-def subject_of(row: Instance, stray_id: str = "") -> str:
+def subject_of(row: Instance, orphan_id: str = "") -> str:
     """What the messages about one instance's failure are filed under, or those about a stray with its label."""
-    return f"{row.session_id}/{row.id}/{stray_id}".rstrip("/")
+    return f"{row.session_id}/{row.id}/{orphan_id}".rstrip("/")
 
 
 async def notify_interruption(
-    tx: Tx, row: Instance, now: datetime, *, stray_id: str = "", at_most_every: timedelta | None = None
+    tx: Tx, row: Instance, now: datetime, *, orphan_id: str = "", at_most_every: timedelta | None = None
 ) -> None:
     """Tell the owner and the request's channel what became of this instance; the text is rendered from its state."""
     request = await tx.get_one(Request, row.request_id)
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     places = [request.channel, *([owner.id] if owner.kind is ActorKind.SLACK else [])]
-    kind, subject = NotificationKind.SESSION_INTERRUPTED, subject_of(row, stray_id)
+    kind, subject = NotificationKind.SESSION_INTERRUPTED, subject_of(row, orphan_id)
     for place in dict.fromkeys(places):
         there = await notification_of(tx, kind, subject, place) if at_most_every else None
         if there is None or at_most_every is None or now - (there.sent_at or there.created_at) >= at_most_every:

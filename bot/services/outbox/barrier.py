@@ -36,15 +36,15 @@ async def waits_until(tx: Tx, row: Instance, now: datetime) -> datetime | None:
     session = await tx.get_one(Session, row.session_id)
     said = [
         Said(NotificationKind.SESSION_INTERRUPTED, interruption.subject_of(row), asked_at),
-        Said(NotificationKind.SESSION_HELD, hold.subject_of(row, CheckpointStep.DESTROYED), last_word),
+        Said(NotificationKind.SESSION_CHECKPOINT_HOLD, hold.subject_of(row, CheckpointStep.DESTROYED), last_word),
         Said(NotificationKind.REPLY, interruption.ended_by_subject(session), last_word),
     ]
     # A warning is brought up to date when the end is ordered; what counts is that one was tried at all.
     if session.deadline is not None:
         said.append(Said(NotificationKind.SESSION_ENDING, end_of_session.subject_of(session)))
-    if session.cut_at is not None:
+    if session.early_end_at is not None:
         said.append(
-            Said(NotificationKind.SESSION_UNATTENDED, end_of_session.early_end_subject(session.id, session.cut_at))
+            Said(NotificationKind.SESSION_IDLE, end_of_session.early_end_subject(session.id, session.early_end_at))
         )
     return over if await unheard(tx, said) else None
 
@@ -52,8 +52,8 @@ async def waits_until(tx: Tx, row: Instance, now: datetime) -> datetime | None:
 def _over(row: Instance) -> datetime | None:
     """When it waits no longer for anybody to be told."""
     last = row.terminate_asked_at
-    if last is not None and row.gate in _LAST_WORD and row.gate_until is not None:
-        last = max(last, row.gate_until)
+    if last is not None and row.checkpoint_step in _LAST_WORD and row.checkpoint_until is not None:
+        last = max(last, row.checkpoint_until)
     return None if last is None else last + HEARD_WITHIN
 
 
@@ -68,7 +68,7 @@ async def release_waiting_ends(tx: Tx, notification: Notification, now: datetime
         over = _over(row)
         waits = row.state is InstanceState.TERMINATING and row.terminate_acked_at is None
         # What the checkpoint gate holds, or a cloud that does not answer, is looked at again in its own time.
-        if waits and over is not None and now < over and row.gate not in WAITS:
+        if waits and over is not None and now < over and row.checkpoint_step not in WAITS:
             await wake(tx, Instance, row.id, now)
             woken = True
     return woken

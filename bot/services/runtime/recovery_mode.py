@@ -104,16 +104,16 @@ async def page_again(tx: Tx, stray: Orphan, pause_s: float, now: datetime, desti
     return True
 
 
-async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
+async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
     """An operator's word that a stray is to end; the next look at its cloud ends it, whatever its breaker says."""
     if not reason.strip():
         return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
     try:
         async with db.write() as tx:
-            stray = await orphan_by_id(tx, stray_id)
+            stray = await orphan_by_id(tx, orphan_id)
             if stray is None:
                 return Reply(
-                    False, ReplyCode.UNKNOWN_ID, f"There is no stray {stray_id}; gpu-shopper strays list shows them."
+                    False, ReplyCode.UNKNOWN_ID, f"There is no stray {orphan_id}; gpu-shopper strays list shows them."
                 )
             only = CONDEMNABLE
             await move(tx, Orphan, stray.id, OrphanState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
@@ -121,7 +121,7 @@ async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: d
         return Reply(
             False,
             ReplyCode.STALE,
-            f"{stray_id} does not wait any more; gpu-shopper strays list shows what became of it.",
+            f"{orphan_id} does not wait any more; gpu-shopper strays list shows what became of it.",
         )
     return Reply(
         True, ReplyCode.CONDEMNED, f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud."

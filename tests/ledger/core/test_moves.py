@@ -127,7 +127,7 @@ def wanted_notifications(row: Any, to: State) -> set[tuple[str, str, str]]:
         NotificationKind.REQUEST_RESULT: (f"{request_of(row)}/{to}", rows.CHANNEL),
         NotificationKind.SESSION_READY: (row.id, rows.ADA.id),
         NotificationKind.SESSION_ENDED: (row.id, rows.ADA.id),
-        NotificationKind.STRAY_FOUND: (row.id, "channel:operators"),
+        NotificationKind.ORPHAN_FOUND: (row.id, "channel:operators"),
     }
     return {(str(kind), *where[kind]) for kind in ANNOUNCES[type(to)].get(to, ())}
 

@@ -79,7 +79,7 @@ async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_
     assert w.alive() == []
     losses = sum((entry.amount_usd for entry in books.entries if entry.kind == "loss"), Decimal(0))
     assert abs(losses - w.bill()) <= Decimal("0.01")
-    assert "stray.found" in w.board.kinds()
+    assert "orphan.found" in w.board.kinds()
     assert len(w.engine.creates) == 1
     # The old approval is spent: only a new one buys again.
     assert (await w.decide(request_id, BOB)).code == "approved"

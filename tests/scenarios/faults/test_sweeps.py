@@ -167,7 +167,7 @@ async def test_an_instance_of_ours_without_a_row_is_reported_and_never_ended(w: 
     await w.run(300, 60)
     (stray,) = (await w.books()).strays
     assert (stray.ref, stray.state) == (str(made.ref), OrphanState.QUARANTINED)
-    assert "stray.found" in w.board.kinds(stray.id)
+    assert "orphan.found" in w.board.kinds(stray.id)
     assert len(w.alive()) == 1
     # Somebody ends it by hand: it is closed and its cost is booked.
     w.clouds["vast"].disturb(str(made.ref), "vanish")

@@ -179,7 +179,7 @@ def _told(verdict: Verdict, month: Month, books: Books) -> None:
     """Every end by the clock was tried to be told before the order, and nothing was shown twice."""
     tried: dict[str, datetime] = {}
     for shown in month.board.attempts:
-        if shown.kind in (NotificationKind.SESSION_ENDING, NotificationKind.SESSION_UNATTENDED):
+        if shown.kind in (NotificationKind.SESSION_ENDING, NotificationKind.SESSION_IDLE):
             session_id = shown.subject.partition("/")[0]
             tried[session_id] = min(tried.get(session_id, shown.at), shown.at)
     for event in books.events:

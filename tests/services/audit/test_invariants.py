@@ -179,7 +179,7 @@ def test_an_early_end_that_its_owner_was_not_told_of_before_is_found(books: Made
     ordered.events[-1].kind, ordered.events[-1].actor = "session.moved", "system:scheduler"
     assert _rules(announced.check(ordered, START)) == {"nothing ends unannounced"}
     at = ordered.events[-1].at - timedelta(minutes=5)
-    note = Notification(kind=NotificationKind.SESSION_UNATTENDED, subject=f"{session.id}/1", destination="U")
+    note = Notification(kind=NotificationKind.SESSION_IDLE, subject=f"{session.id}/1", destination="U")
     note.created_at = at
     assert announced.check(dataclasses.replace(ordered, notifications=(note,)), START) == []
 

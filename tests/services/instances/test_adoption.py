@@ -30,9 +30,9 @@ ADA = Actor(ActorKind.OPERATOR, "ada")
 
 
 async def keep(
-    w: World, stray_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
+    w: World, orphan_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
 ) -> Reply:
-    command = Adopt(stray_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
+    command = Adopt(orphan_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
     return await adoption.adopt_orphan(w.ctx, command)
 
 

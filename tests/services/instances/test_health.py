@@ -230,7 +230,7 @@ async def test_what_was_lost_and_is_there_again_is_kept_for_an_operator_until_it
     assert (stray.state, stray.instance_id) == (OrphanState.QUARANTINED, books.instances[0].id)
     assert "taken for lost" in stray.reason
     assert len(w.alive()) == 1
-    assert "stray.found" in w.board.kinds(stray.id)
+    assert "orphan.found" in w.board.kinds(stray.id)
     assert w.board.kinds().count(KIND) == 4  # Lost, and found: to the owner and to the channel.
     # Others go on: it is not a sign that the ledger has lost something.
     await w.running(candidates=("runpod",))

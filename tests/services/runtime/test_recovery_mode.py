@@ -127,7 +127,7 @@ async def test_somebodys_unnamed_instance_is_not_the_one_that_went_and_pages_com
     stray = await rowless(w)
     w.arm("list_garbage", "vast", None)
     await w.run(3600, 1800)  # Nothing is seen of it, and the operators are told all the same.
-    assert w.board.kinds(stray.id) == ["stray.found", "operator.page", "operator.page"]
+    assert w.board.kinds(stray.id) == ["orphan.found", "operator.page", "operator.page"]
     w.engine.faults.disarm("vast")
     w.clouds["vast"].disturb(stray.ref, "vanish")
     await w.run(120, 30)
@@ -164,11 +164,11 @@ async def test_it_is_over_when_the_instance_is_gone(w: World) -> None:
 async def test_the_operators_are_paged_again_and_again(w: World) -> None:
     stray = await rowless(w)
     await w.run(1500, 300)
-    assert w.board.kinds(stray.id) == ["stray.found"]
+    assert w.board.kinds(stray.id) == ["orphan.found"]
     await w.run(600, 300)
-    assert w.board.kinds(stray.id) == ["stray.found", "operator.page"]
+    assert w.board.kinds(stray.id) == ["orphan.found", "operator.page"]
     await w.run(1800, 300)
-    assert w.board.kinds(stray.id) == ["stray.found", "operator.page", "operator.page"]
+    assert w.board.kinds(stray.id) == ["orphan.found", "operator.page", "operator.page"]
     pages = [note for note in (await w.books()).notifications if note.subject.startswith(f"{stray.id}/")]
     assert all(f"gpu-shopper strays condemn {stray.id}" in page.body["text"] for page in pages)
 

@@ -29,7 +29,7 @@ from tests.support.world import ALICE, BOB, World, checked_world, facts
 
 
 async def asked(w: World) -> list[Request]:
-    return [one for one in (await w.books()).requests if one.kind == "drift_reconfirm"]
+    return [one for one in (await w.books()).requests if one.kind == "overspend"]
 
 
 async def session_state(w: World) -> SessionState:

@@ -48,7 +48,7 @@ def _cuts(books: Books) -> list[Violation]:
     """An end before the approved one, which the scheduler ordered, has a message that is older than the order."""
     said: dict[str, datetime] = {}
     for note in books.notifications:
-        if note.kind == NotificationKind.SESSION_UNATTENDED:
+        if note.kind == NotificationKind.SESSION_IDLE:
             session_id = note.subject.partition("/")[0]
             said[session_id] = min(said.get(session_id, note.created_at), note.created_at)
     codes = {session.id: session.end_code for session in books.sessions}

@@ -84,7 +84,7 @@ def _late_usd(books: Books, session: Session) -> Decimal:
         return Decimal(0)
     late = Decimal(0)
     for row in books.instances:
-        end = max(session.deadline, row.gate_until or session.deadline)
+        end = max(session.deadline, row.checkpoint_until or session.deadline)
         if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
             # A started second is billed in full.
             late += row.price_usd_h * Decimal((row.billing_until - end).total_seconds() + 1) / 3600
