@@ -132,7 +132,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "instances": CommandEntry(
             "List instances, or those of ours that have no row here.",
             at="commands.instances:instances_app",
-            routes=("GET /api/v1/instances", "GET /api/v1/strays"),
+            routes=("GET /api/v1/instances", "GET /api/v1/orphans"),
         ),
         "preflight": CommandEntry(
             "Ask every cloud whether it can be bought from now.",
@@ -181,15 +181,15 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "GET /api/v1/ledger/manifest",
             ),
         ),
-        "strays": CommandEntry(
+        "orphans": CommandEntry(
             "Instances of ours without a row of their own: list, condemn.",
-            at="commands.instances:strays_app",
-            routes=("GET /api/v1/strays", "POST /api/v1/strays/{stray}/condemn"),
+            at="commands.instances:orphans_app",
+            routes=("GET /api/v1/orphans", "POST /api/v1/orphans/{orphan}/condemn"),
         ),
         "adopt": CommandEntry(
             "Keep an instance that the ledger had lost, with your approval.",
             at="commands.instances:adopt_app",
-            routes=("POST /api/v1/strays/{stray}/adopt",),
+            routes=("POST /api/v1/orphans/{orphan}/adopt",),
         ),
         "unreachable": CommandEntry(
             "Open instances of accounts whose key is not set up: list, gone.",
@@ -199,7 +199,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         "recover": CommandEntry(
             "After a lost or restored ledger: find every instance of ours at every cloud.",
             at="commands.instances:recover_app",
-            routes=("POST /api/v1/recover", "GET /api/v1/strays"),
+            routes=("POST /api/v1/recover", "GET /api/v1/orphans"),
         ),
         "profiles": CommandEntry(
             "What is peculiar to each cloud and what ends its meter: show, lint.",

@@ -249,7 +249,7 @@ async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification
     async with ctx.db.read() as tx:
         stray = await tx.get(Orphan, row.subject)
     if stray is None:
-        raise LookupError(f"there is no stray {row.subject}")
+        raise LookupError(f"there is no orphan {row.subject}")
     return Shown(operators.orphan_found(stray), channel_of(settings, row.destination), edits=True)
 
 

@@ -1,4 +1,4 @@
-"""What operators look at and decide: the journal, the clouds' accounts, instances, strays, and what own runs made."""
+"""What operators look at and decide: the journal, the clouds' accounts, instances, orphans, and what own runs made."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from bot.api.schemas.operators import (
     GoneIn,
     InstanceOut,
     LookedOut,
+    OrphanOut,
     PreflightOut,
     RecoveredOut,
     RunIn,
-    StrayOut,
     UnreachableOut,
 )
 from bot.api.schemas.sessions import RunOut
@@ -50,8 +50,8 @@ Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
-StrayId = Annotated[
-    str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"], description="The id of the stray.")
+OrphanId = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"], description="The id of the orphan.")
 ]
 
 
@@ -97,21 +97,21 @@ async def instances(
     return [InstanceOut.model_validate(row) for row in rows]
 
 
-@router.get("/strays", responses=refusals())
-async def orphans(desk: AtDesk, _who: Admin) -> list[StrayOut]:
+@router.get("/orphans", responses=refusals())
+async def orphans(desk: AtDesk, _who: Admin) -> list[OrphanOut]:
     """Every instance of ours without a row of its own, those that wait for an operator first."""
     async with desk.ctx.db.read() as tx:
-        return [StrayOut.model_validate(row) for row in await every_orphan(tx)]
+        return [OrphanOut.model_validate(row) for row in await every_orphan(tx)]
 
 
-@router.post("/strays/{stray}/condemn", responses=refusals(404, 409))
-async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> Done:
+@router.post("/orphans/{orphan}/condemn", responses=refusals(404, 409))
+async def condemn(desk: AtDesk, who: Admin, orphan: OrphanId, body: ReasonIn) -> Done:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    return done(await runtime_recovery_mode.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
+    return done(await runtime_recovery_mode.condemn(desk.ctx.db, orphan, who.actor, body.reason, desk.ctx.clock.now()))
 
 
-@router.post("/strays/{stray}/adopt", response_model=Done, responses=refusals(404, 409))
-async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: Repeat) -> Any:
+@router.post("/orphans/{orphan}/adopt", response_model=Done, responses=refusals(404, 409))
+async def adopt(desk: AtDesk, who: Decider, orphan: OrphanId, body: AdoptIn, key: Repeat) -> Any:
     """Keep a waiting instance as a session: an approval like that of a request. Its hours count from now."""
     ctx = desk.ctx
 
@@ -122,12 +122,12 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
         except (BadWord, BadHolder) as error:
             raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
         decider, channel = DeciderFacts(who.actor), desk.settings.channel
-        command = Adopt(stray, hours, decider, owner, body.reason, channel, name, body.amount)
+        command = Adopt(orphan, hours, decider, owner, body.reason, channel, name, body.amount)
         reply = await adopt_orphan(ctx, command)
         session = reply.data.get("session_id")
         return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
 
-    return await once(desk, who, key, f"POST /strays/{stray}/adopt {body.model_dump_json()}", keep)
+    return await once(desk, who, key, f"POST /orphans/{orphan}/adopt {body.model_dump_json()}", keep)
 
 
 @router.get("/unreachable", responses=refusals())
@@ -155,7 +155,7 @@ async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
             LookedOut(cloud=name, listed=look.listed, problem=look.problem)
             for name, look in zip(ctx.providers, looks, strict=True)
         ],
-        waiting=[StrayOut.model_validate(row) for row in rows],
+        waiting=[OrphanOut.model_validate(row) for row in rows],
         held=held,
     )
 

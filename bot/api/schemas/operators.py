@@ -1,4 +1,4 @@
-"""What operators look at and decide: the journal, the clouds' accounts, instances, strays, and runs."""
+"""What operators look at and decide: the journal, the clouds' accounts, instances, orphans, and runs."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class InstanceOut(Out):
     ended_at: EndedAt
 
 
-class StrayOut(Out):
+class OrphanOut(Out):
     """An instance of ours without a row of its own; `quarantined` ones wait for an operator's word."""
 
     id: Id
@@ -102,7 +102,7 @@ class StrayOut(Out):
 
 
 class UnreachableOut(Out):
-    """An open instance, or a stray, of an account that no key which is set up here opens."""
+    """An open instance, or an orphan, of an account that no key which is set up here opens."""
 
     id: Id
     cloud: Cloud
@@ -113,17 +113,17 @@ class UnreachableOut(Out):
     state: State
     price_usd_h: PricePerHour
     since: Since
-    session_id: str | None = Field(description="The session that it belongs to; null for a stray.")
+    session_id: str | None = Field(description="The session that it belongs to; null for an orphan.")
     owner: Owner
 
 
 class GoneIn(In):
-    """Which instances and strays no longer exist, and why that is known."""
+    """Which instances and orphans no longer exist, and why that is known."""
 
     ids: list[RowId] = Field(
         min_length=1,
         max_length=unreachable_accounts.MOST,
-        description="Ids of instances and strays, as the list of unreachable ones shows them.",
+        description="Ids of instances and orphans, as the list of unreachable ones shows them.",
     )
     reason: ShortReasonText = ""
 
@@ -159,5 +159,5 @@ class RecoveredOut(Out):
     """What the clouds show of this deployment that its ledger does not know; each waits for an operator's word."""
 
     clouds: list[LookedOut] = Field(description="How each cloud answered.")
-    waiting: list[StrayOut] = Field(description="What waits for an operator's word.")
+    waiting: list[OrphanOut] = Field(description="What waits for an operator's word.")
     held: Held = ""

@@ -1,4 +1,4 @@
-"""`gpu-shopper instances`, `strays`, `recover`, `preflight` and `audit`: what operators look at and decide."""
+"""`gpu-shopper instances`, `orphans`, `recover`, `preflight` and `audit`: what operators look at and decide."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport, TextTable
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
-strays_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
+orphans_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
 
-Stray = Annotated[str, typer.Argument(help="The id of a stray that waits for an operator.")]
+OrphanArgument = Annotated[str, typer.Argument(help="The id of an orphan that waits for an operator.")]
 Why = Annotated[str, typer.Option(help="Why, for the journal.")]
 
 
@@ -33,7 +33,7 @@ def instances(
 ) -> None:
     """List the instances behind the sessions that you may see."""
     if orphans:
-        _strays(as_json=as_json)
+        _orphans(as_json=as_json)
         return
     found = spoken(lambda door: door.get("/instances", live="false" if over else "true", limit=most))
     head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
@@ -44,22 +44,22 @@ def instances(
     show(found if as_json else _table(head, rows, "There are no instances."))
 
 
-@strays_app.command("list")
+@orphans_app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show every stray, those that wait for an operator first."""
-    _strays(as_json=as_json)
+    """Show every orphan, those that wait for an operator first."""
+    _orphans(as_json=as_json)
 
 
-@strays_app.command()
-def condemn(stray: Stray, reason: Why = "", as_json: Json = False) -> None:
+@orphans_app.command()
+def condemn(orphan: OrphanArgument, reason: Why = "", as_json: Json = False) -> None:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/condemn", {"reason": reason}))
+    done = spoken(lambda door: door.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @adopt_app.command()
 def adopt(
-    stray: Stray,
+    orphan: OrphanArgument,
     hours: Annotated[str, typer.Option(help="For how long it is kept, from now: 2h, 90m.")],
     owner: Annotated[str, typer.Option(help="Whose it becomes: a Slack id or operator:ada; yours without.")] = "",
     reason: Why = "",
@@ -69,7 +69,7 @@ def adopt(
 ) -> None:
     """Keep a waiting instance as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body, again))
+    done = spoken(lambda door: door.post(f"/orphans/{plain_id(orphan)}/adopt", body, again))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
@@ -145,16 +145,16 @@ def _rate(one: Any) -> str:
     return rate(Decimal(one["price_usd_h"]))
 
 
-def _strays(*, as_json: bool) -> None:
-    found = spoken(lambda door: door.get("/strays"))
+def _orphans(*, as_json: bool) -> None:
+    found = spoken(lambda door: door.get("/orphans"))
     if as_json:
         show(found)
     else:
-        typer.echo("\n".join(map(_line, found)) or "There are no strays.")
+        typer.echo("\n".join(map(_line, found)) or "There are no orphans.")
 
 
 def _line(one: Any) -> str:
-    """A stray on one line: its id is what an operator copies."""
+    """An orphan on one line: its id is what an operator copies."""
     since = one["first_seen_at"].replace("T", " ")[:16]
     where = f"{one['cloud']} {one['ref']}  {_rate(one)}  first seen {since} UTC"
     return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")

@@ -95,17 +95,19 @@ async def _look(ctx: Context, stray: Orphan) -> tuple[ObservedInstance, LabelRea
 
 async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     """What is to be adopted. A reply when it cannot be, or when this very call has adopted it already."""
-    stray = await orphan_by_id(tx, command.stray)
+    stray = await orphan_by_id(tx, command.orphan)
     if stray is None:
         return Reply(
-            False, ReplyCode.UNKNOWN_ID, f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+            False,
+            ReplyCode.UNKNOWN_ID,
+            f"There is no orphan {command.orphan[:40]}; gpu-shopper orphans list shows them.",
         )
     done = await noted_before(tx, [stray.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer.
         return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
     if stray.state is not OrphanState.QUARANTINED or stray.instance_id is not None:
         return Reply(
-            False, ReplyCode.STALE, f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why."
+            False, ReplyCode.STALE, f"{stray.id} does not wait to be adopted; gpu-shopper orphans list says why."
         )
     return stray
 
@@ -251,7 +253,7 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
         id=new_id("req", now),
         kind=RequestKind.PROVISION,
         state=RequestState.PENDING,
-        inbox_key=f"adopt/{command.stray}",
+        inbox_key=f"adopt/{command.orphan}",
         requester=command.owner.ref,
         job=adoption_approval.job_of(command, offer),
         reason=command.reason,

@@ -41,7 +41,7 @@ OVERDUE = "It had been taken for lost, is listed again, and nothing that was app
 ROWLESS = "It carries a valid label of this deployment but has no row here."
 
 TWIN = "It is followed under another key of its account."
-BY_HAND = " What is to end all the same: gpu-shopper strays list, then gpu-shopper strays condemn."
+BY_HAND = " What is to end all the same: gpu-shopper orphans list, then gpu-shopper orphans condemn."
 
 log = logging.getLogger(__name__)
 

@@ -99,7 +99,9 @@ async def page_again(tx: Tx, stray: Orphan, pause_s: float, now: datetime, desti
     )
     if stray.instance_id is not None:
         what = "had been taken for lost and is listed again, and it costs. Ask its owner whether it is needed."
-    sentence = f"{stray.cloud} instance {stray.ref} {what} End it there, or with gpu-shopper strays condemn {stray.id}."
+    sentence = (
+        f"{stray.cloud} instance {stray.ref} {what} End it there, or with gpu-shopper orphans condemn {stray.id}."
+    )
     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body={"text": sentence})
     return True
 
@@ -113,7 +115,7 @@ async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: 
             stray = await orphan_by_id(tx, orphan_id)
             if stray is None:
                 return Reply(
-                    False, ReplyCode.UNKNOWN_ID, f"There is no stray {orphan_id}; gpu-shopper strays list shows them."
+                    False, ReplyCode.UNKNOWN_ID, f"There is no orphan {orphan_id}; gpu-shopper orphans list shows them."
                 )
             only = CONDEMNABLE
             await move(tx, Orphan, stray.id, OrphanState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
@@ -121,7 +123,7 @@ async def condemn(db: Database, orphan_id: str, actor: Actor, reason: str, now: 
         return Reply(
             False,
             ReplyCode.STALE,
-            f"{orphan_id} does not wait any more; gpu-shopper strays list shows what became of it.",
+            f"{orphan_id} does not wait any more; gpu-shopper orphans list shows what became of it.",
         )
     return Reply(
         True, ReplyCode.CONDEMNED, f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud."

@@ -211,7 +211,7 @@ def _bills(verdict: Verdict, month: Month, books: Books, true: True_, injector: 
     ours: list[tuple[str, str, str, str, Instance | None]]
     ours = [(row.cloud, row.ref, row.session_id, row.id, row) for row in books.instances if row.ref]
     owners = {row.id: row.session_id for row in books.instances}
-    ours += [(x.cloud, x.ref, owners.get(x.instance_id or "", x.id), f"loss:{x.id}", None) for x in books.strays]
+    ours += [(x.cloud, x.ref, owners.get(x.instance_id or "", x.id), f"loss:{x.id}", None) for x in books.orphans]
     seen: set[tuple[str, str]] = set()
     for cloud, ref, session_id, key, row in ours:
         item = true.get((cloud, ref))

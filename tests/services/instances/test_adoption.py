@@ -91,7 +91,7 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
     over = await say(CAROL, amount=expected)
     assert (over.code, "strays condemn" in over.sentence) == ("over_budget", True)
     books = await w.books()
-    assert (books.instances, books.approvals, [one.state for one in books.strays]) == (
+    assert (books.instances, books.approvals, [one.state for one in books.orphans]) == (
         (),
         (),
         [OrphanState.QUARANTINED],
@@ -117,7 +117,7 @@ async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: Worl
     w.wrap("vast", lambda one: cast("Provider", Meanwhile(one)))
     assert (await keep(w, stray.id)).code == "stale"
     books = await w.books()
-    assert ([one.state for one in books.strays], books.instances) == ([OrphanState.CONDEMNED], ())
+    assert ([one.state for one in books.orphans], books.instances) == ([OrphanState.CONDEMNED], ())
     w.wrap("vast", lambda _: inner)
     other = await rowless(w)
     codes = {one.code for one in await asyncio.gather(keep(w, other.id), keep(w, other.id))}

@@ -80,7 +80,7 @@ def _returned(books: Books) -> list[Violation]:
         if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
     found = []
-    for stray in books.strays:
+    for stray in books.orphans:
         row, at = rows.get(stray.instance_id or ""), condemned.get(stray.id)
         if row is None or at is None or row.session_id in over or not _was_lost(row, stray.ref):
             continue

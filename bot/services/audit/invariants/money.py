@@ -105,7 +105,7 @@ def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
     for row in books.instances:
         if row.state is InstanceState.GONE:
             ours[row.cloud, str(row.ref)] += booked[row.id]
-    for stray in books.strays:
+    for stray in books.orphans:
         if stray.ended_at is not None:
             ours[stray.cloud, stray.ref] += booked[f"loss:{stray.id}"]
     found = []

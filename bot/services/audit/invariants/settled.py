@@ -38,7 +38,7 @@ RUNNING = frozenset({SessionState.RUNNING, SessionState.STOPPED})
 
 def check(books: Books, now: datetime) -> list[Violation]:
     """Liveness, from the ledger alone."""
-    rows: list[Any] = [*books.requests, *books.sessions, *books.instances, *books.strays]
+    rows: list[Any] = [*books.requests, *books.sessions, *books.instances, *books.orphans]
     found = [Violation("nothing is stuck", row.id, f"it is still {row.state}") for row in rows if row.state in BUSY]
     found += [
         Violation("expired sessions are closed", row.id, f"it should have ended at {row.deadline}")
@@ -74,7 +74,7 @@ def check(books: Books, now: datetime) -> list[Violation]:
 
 def no_orphans(books: Books, truth: Truth) -> list[Violation]:
     """Whatever carries one of our labels and is alive belongs to a row that somebody uses, or waits in quarantine."""
-    waiting = {(s.cloud, s.ref) for s in books.strays if s.state is OrphanState.QUARANTINED}
+    waiting = {(s.cloud, s.ref) for s in books.orphans if s.state is OrphanState.QUARANTINED}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])
