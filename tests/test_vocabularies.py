@@ -93,7 +93,7 @@ def test_a_reason_says_how_the_work_went_or_that_its_time_was_up_in_one_way_only
 
 
 def test_every_grace_is_the_policys_own() -> None:
-    policy = Policy(done_grace_s=1, silent_grace_s=2, idle_grace_s=3)
+    policy = Policy(done_grace_s=1, unresponsive_grace_s=2, idle_grace_s=3)
     seconds = {grace: grace_s(policy, grace) for grace in Grace}
     assert seconds == {Grace.NONE: 0, Grace.DONE: 1, Grace.SILENT: 2, Grace.IDLE: 3}
 

@@ -134,7 +134,7 @@ def _terms(ctx: Context, view: SessionView) -> Terms:
         price_cap_usd_h=view.grant.price_cap_usd_h if view.grant else None,
         total_cap_usd=view.cap_usd if view.grant else None,
         replacements_left=view.session.replacements_left,
-        ends_when_silent=ctx.policy.end_when_silent,
+        ends_when_silent=ctx.policy.end_when_unresponsive,
         ends_when_idle=ctx.policy.end_when_idle,
     )
 

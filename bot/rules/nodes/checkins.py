@@ -182,7 +182,7 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
         return _cut(policy, EndReason.COMPLETED, found.work_over_at, "Its job is done.")
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
-    if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
+    if policy.end_when_unresponsive and now - quiet_from >= timedelta(seconds=policy.unresponsive_s):
         said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
         return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
@@ -209,7 +209,7 @@ def grace_s(policy: Policy, grace: Grace) -> int:
         case Grace.DONE:
             return policy.done_grace_s
         case Grace.SILENT:
-            return policy.silent_grace_s
+            return policy.unresponsive_grace_s
         case Grace.IDLE:
             return policy.idle_grace_s
         case _:

@@ -151,7 +151,7 @@ def _is_condemned(ctx: Context, stray: Orphan | None, find: _Find, now: datetime
     """
     if stray is None or stray.state is OrphanState.CONDEMNED or find.waits:
         return stray is not None and stray.state is OrphanState.CONDEMNED
-    return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+    return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.orphan_apart_s)
 
 
 async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:

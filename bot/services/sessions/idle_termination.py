@@ -40,7 +40,7 @@ SPARED = timedelta(hours=1)
 async def idle_terminations_due(ctx: Context) -> int:
     """Announce, order or drop ends by what the agents say. Returns how many sessions were looked at."""
     now, policy = ctx.clock.now(), ctx.policy
-    silent_before = now - timedelta(seconds=policy.silent_s)
+    silent_before = now - timedelta(seconds=policy.unresponsive_s)
     async with ctx.db.write() as tx:
         listening_at = await listening_since(tx, LISTENING, GAP_S, now)
     async with ctx.db.read() as tx:
