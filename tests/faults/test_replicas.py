@@ -7,11 +7,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
 from bot.services import lifecycle
 from ledger.states import InstanceState, SessionState
 from tests.support.interposed import Gate, alive, gated
 from tests.support.matrix import on_clouds
 from tests.support.world import ALICE, BOB, CAROL, World
+
+pytestmark = pytest.mark.both_databases
 
 
 @asynccontextmanager

@@ -7,6 +7,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.services import digests, outbox, rolling
 from bot.services.digest_document import DigestDocument
 from ledger.models import Notification
@@ -42,6 +44,7 @@ async def used(w: World, owner: Actor, cloud: str, usd: str, at: timedelta, **se
         return mine.id
 
 
+@pytest.mark.both_databases
 async def test_a_day_is_told_once_whoever_ticks_and_late_when_slack_was_away(bare: World) -> None:
     w = bare
     w.tune(digest_weekly="", budgets={"global": {"monthly": Decimal(100)}})
