@@ -42,9 +42,9 @@ test: $(READY) ## Run every test, with the coverage gates.
 soak: $(READY) ## Thirty days in one run (MONTH_SEED plays one again), then the tests that kill, race and repeat, at full size.
 	@$(BIN)/python tests/support/chromium.py
 	@failed=0; \
-	$(BIN)/python -m pytest -n 4 --soak --timeout 600 tests/e2e/test_month.py || failed=$$?; \
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/e2e/test_month.py \
-		tests/e2e tests/faults tests/services || failed=$$?; \
+	$(BIN)/python -m pytest -n 4 --soak --timeout 600 tests/scenarios/month/test_month.py || failed=$$?; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --soak --timeout 600 --ignore tests/scenarios/month/test_month.py \
+		tests/scenarios tests/services || failed=$$?; \
 	exit $$failed
 
 bench: $(READY) ## Measure: market, ranking, costs, the scheduler with fleets, throughput (with GPU_SHOPPER_DATA), REST, 200 signed commands a second, saturation.

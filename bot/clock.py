@@ -6,7 +6,7 @@ import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
 
 
 class SystemClock:

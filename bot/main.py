@@ -24,8 +24,8 @@ import uvicorn
 
 from bot import logs
 from bot.api.app import build_api
-from bot.api.desk import CALLS_PER_MINUTE, ApiSettings, Desk
-from bot.services.context import Context
+from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Desk
+from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
 from bot.slack.app import SlackDoor
 from bot.slack.guard import Receive, Scope, Send
@@ -33,8 +33,8 @@ from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
 from bot.ticker.sweeps import jobs
 from bot.wiring import build_context, close
-from ledger.audit import ping
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
+from ledger.queries.audit import ping
 from migrations import run as schema
 
 SLACK_PATH = "/slack/events"
@@ -227,7 +227,7 @@ async def serve(
     allow_shared: bool = False,
     on_ready: Callable[[str], None] = log.info,
 ) -> None:
-    """Run until SIGTERM or SIGINT. Raises `CannotServe` or `ValueError` when it must not start."""
+    """Run until SIGTERM or SIGINT. Raises `CannotServe`, `SchemaError` or `ValueError` when it must not start."""
     stopping = stop_on_signals()
     slack = slack_settings(settings)
     refuse_loose_modes(settings)
@@ -258,10 +258,8 @@ async def serve(
 async def _ready_schema(ctx: Context, *, migrate: bool) -> None:
     if migrate:
         await schema.upgrade(ctx.db)
-    elif (found := await schema.current(ctx.db)) != schema.newest():
-        raise CannotServe(
-            f"the ledger is at {found or 'base'} and this program needs {schema.newest()}; run gpu-shopper db upgrade"
-        )
+    else:
+        await schema.require_newest(ctx.db)
 
 
 def _greeting(settings: Settings, ctx: Context, port: int) -> str:

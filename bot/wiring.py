@@ -7,24 +7,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from bot import logs
-from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy
-from bot.rules.timing import Timing
-from bot.services import measured
-from bot.services.catalog import Catalog, ReadRuns, no_runs
-from bot.services.context import Context
-from bot.services.pacing import LedgerPacer
-from bot.services.ports import Reached
-from bot.services.webhooks import egress_of
+from bot.outbound import ssh_probe
+from bot.outbound.checkpoint_stores import Stores
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.values.labels import LabelKey
+from bot.services.market.catalog import Catalog, ReadRuns, no_runs
+from bot.services.plans import run_history
+from bot.services.runtime.context import Context
+from bot.services.runtime.ports import Reached
+from bot.services.runtime.rate_limits import LedgerPacer
+from bot.services.webhooks.subscriptions import egress_of
 from bot.settings import Settings, identity, read_policy_file
-from ledger.db import Database
-from ledger.inbox import InboxWriter
-from ledger.values import Clock
-from providers import profile, reach
-from providers.base import Provider
-from providers.pacing import Pacer
+from ledger.core.inbox import InboxWriter
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
+from providers.contract import Provider
+from providers.profiles import model
+from providers.rate_limits import Pacer
 from providers.registry import REGISTRY
-from providers.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,11 @@ class SshReach:
 
     async def probe(self, host: str, port: int) -> Reached:
         """Connect, read the greeting, close. Never raises for a network failure."""
-        return Reached(*await reach.ssh_banner(host, port, self.timeout_s))
+        return Reached(*await ssh_probe.ssh_banner(host, port, self.timeout_s))
 
     async def host_key(self, host: str, port: int) -> str | None:
         """The host key by a key exchange of its own; None when there is none. Never raises for a network failure."""
-        return await reach.host_key(host, port, self.timeout_s)
+        return await ssh_probe.host_key(host, port, self.timeout_s)
 
 
 def build_providers(settings: Settings, clock: Clock, pacer: Pacer) -> dict[str, Provider]:
@@ -71,7 +72,7 @@ def build_context(settings: Settings, clock: Clock) -> Context:
     db = Database(settings.database)
     providers = build_providers(settings, clock, LedgerPacer(db, clock, file.timing.pace))
     for name in providers:
-        profile.load(name)  # What the services read from it must be there before anything is rented.
+        model.load(name)  # What the services read from it must be there before anything is rented.
     node_url, stores = settings.node_url or "", settings.stores
     policy, timing = file.policy, file.timing
     checkpoints = Stores(settings.store_secrets(), s3_url=settings.aws_endpoint_url_s3, egress=egress_of(file.policy))
@@ -105,7 +106,7 @@ def assemble(
         policy=policy,
         timing=timing,
         providers=providers,
-        catalog=build_catalog(providers, clock, timing, measured.reader(db), stores),
+        catalog=build_catalog(providers, clock, timing, run_history.reader(db), stores),
         labels=labels,
         reach=SshReach(timing.reach_timeout_s),
         inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

@@ -13,8 +13,9 @@ from alembic import context
 from alembic.util import CommandError
 from sqlalchemy import Connection, String
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from ledger.models import Base
+from migrations.run import SchemaError, refusal, revision_of
 from migrations.spelling import plain_type
 
 URL_VARIABLE = "GPU_SHOPPER_DATABASE_URL"
@@ -24,6 +25,10 @@ LOCK = 0x6770752D73686F70
 
 class NoDatabaseUrl(CommandError):
     """The command line did not say which database is meant."""
+
+
+class Refused(CommandError):
+    """What alembic's command line prints instead of a `SchemaError`."""
 
 
 def differs(told: Any, _column: Any, _there: Any, inspected: Any, wanted: Any) -> bool | None:
@@ -39,6 +44,8 @@ def migrate(connection: Connection) -> None:
     """Run the steps in the connection's transaction: all of them are kept, or none."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    if said := refusal(revision_of(connection)):
+        raise SchemaError(said)
     # Batch mode stays off: it copies the table and loses its triggers.
     context.configure(
         connection=connection,
@@ -58,6 +65,8 @@ async def migrate_by_url(url: str) -> None:
     try:
         async with db.writer.begin() as connection:
             await connection.run_sync(migrate)
+    except SchemaError as error:
+        raise Refused(str(error)) from error
     finally:
         await db.close()
 

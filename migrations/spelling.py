@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from alembic.autogenerate.api import AutogenContext
 
-from ledger.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
 
 #: A step names plain types, so that it does not change when a column type of ours does.
 PLAIN: tuple[tuple[type[Any], str], ...] = (

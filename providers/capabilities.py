@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from providers.pacing import Pace
+from providers.rate_limits import Pace
 
 #: Seconds after which a boot is given up where neither the cloud nor the setting says otherwise.
 BOOT_DEADLINE_S = 900

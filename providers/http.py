@@ -11,9 +11,10 @@ from typing import Annotated, Any, Final
 import httpx
 from pydantic import AfterValidator, SecretStr
 
-from ledger.values import Clock, forbid_in_transaction
+from ledger.kernel.clock import Clock
+from ledger.kernel.network_guard import forbid_in_transaction
 from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
-from providers.pacing import Pacing
+from providers.rate_limits import Pacing
 
 USER_AGENT = "gpu-shopper/0.1 (+https://pypi.org/project/gpu-shopper)"
 READ_ATTEMPTS = 3

@@ -10,19 +10,19 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ledger.values import Clock
-from providers import known
-from providers.base import Provider
+from ledger.kernel.clock import Clock
+from providers import cloud_names
 from providers.clouds.kaggle import KaggleConfig, KaggleProvider
 from providers.clouds.lambda_cloud import LambdaConfig, LambdaProvider
 from providers.clouds.runpod import RunPodConfig, RunPodProvider
 from providers.clouds.tensordock import TensorDockConfig, TensorDockProvider
 from providers.clouds.vast import VastConfig, VastProvider
-from providers.pacing import Pacer
+from providers.contract import Provider
+from providers.rate_limits import Pacer
+from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.kaggle import KaggleSandbox
 from providers.sandbox.lambda_cloud import LambdaSandbox
-from providers.sandbox.pace import SandboxTiming
 from providers.sandbox.runpod import RunPodSandbox
 from providers.sandbox.tensordock import TensorDockSandbox
 from providers.sandbox.vast import VastSandbox
@@ -127,7 +127,7 @@ def register(entry: ProviderEntry) -> None:
     if entry.name in _BY_NAME:
         raise ValueError(f"there is a cloud called {entry.name} already")
     _BY_NAME[entry.name] = entry
-    known.add(entry.name)
+    cloud_names.add(entry.name)
 
 
 for _entry in _ENTRIES:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from tests.support import canaries, network
 from tests.support.clock import SteppedClock
 from tests.support.databases import (
@@ -76,8 +76,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Above the adapters, a test of many clouds runs on some of them. Tests of processes begin, so none is last."""
     if not everything(config):
         leave_out(config, items, [item for item in items if item.get_closest_marker("slow")])
-    above = {HERE / "services", HERE / "faults"}
-    sample_clouds(config, items, [item for item in items if item.path.parent in above])
+    above = (HERE / "services", HERE / "scenarios/faults")
+    sample_clouds(config, items, [item for item in items if any(map(item.path.is_relative_to, above))])
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -44,7 +44,7 @@ class Gate:
 #: The first gate that owns a file counts it.
 GATES = (
     Gate("rules", ("bot/rules/",), 100),
-    Gate("states and moves", ("ledger/states.py", "ledger/moves.py"), 100),
+    Gate("states and moves", ("ledger/kernel/states.py", "ledger/core/moves.py"), 100),
     Gate("services", ("bot/services/",), 95),
     Gate("everything else", ("",), 90),
 )

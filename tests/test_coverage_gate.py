@@ -52,7 +52,7 @@ def test_every_part_at_its_share_passes() -> None:
     lines, passed = judge(
         report(
             bot__rules__spend=(10, 10, 4, 4),
-            ledger__moves=(5, 5, 0, 0),
+            ledger__core__moves=(5, 5, 0, 0),
             bot__services__outbox=(95, 92, 5, 3),
             providers__http=(90, 80, 10, 10),
         )

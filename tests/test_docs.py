@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli.docs import marks, with_tables
 from bot.cli.lazy import COMMANDS, build
+from bot.cli.local.docs import marks, with_tables
 from bot.cli.pages import PAGES
 from bot.cli.pages.codes import answers
 from bot.cli.pages.markdown import table

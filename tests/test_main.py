@@ -16,18 +16,19 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlalchemy import text
 
-from bot.cli.shared import BAD_SETTINGS
+from bot.cli.access.settings import BAD_SETTINGS
 from bot.clock import SystemClock
 from bot.main import CannotServe, listen, only_one, refuse_loose_modes, serve, slack_settings
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
 from bot.settings import Settings, load
-from ledger.db import Database
-from migrations.run import current, newest
+from ledger.engine.db import Database
+from migrations.run import SchemaError, current, newest
 from providers.registry import REGISTRY, sandboxes
-from providers.sandbox.app import build_app
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.cli.test_commands import LIMIT_S, PROGRAM
 from tests.support.serving import serving
 
@@ -139,12 +140,19 @@ async def test_it_refuses_to_start_without_what_it_needs(tmp_path: Path, without
 async def test_an_old_schema_is_upgraded_or_refused(tmp_path: Path) -> None:
     async with surroundings(tmp_path) as around:
         settings = around.settings()
-        with pytest.raises(CannotServe, match=r"the ledger is at base .* run gpu-shopper db upgrade"):
+        with pytest.raises(SchemaError, match=r"The ledger is at base .* run gpu-shopper db upgrade"):
             await serve(settings, SystemClock(), migrate=False)
         async with running(around, settings):
             pass
         db = Database(settings.database)
         assert await current(db) == newest()
+        async with db.write() as tx:
+            await tx.execute(text("UPDATE alembic_version SET version_num = '0037'"))
+        for migrate in (True, False):
+            with pytest.raises(
+                SchemaError, match="at revision 0037, and this program upgrades ledgers from revision 0044"
+            ):
+                await serve(settings, SystemClock(), migrate=migrate)
         await db.close()
 
 

@@ -8,9 +8,9 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 
-from bot.api import meanings, problems, reference
-from bot.api.desk import SCOPE_FIELD, Desk
-from bot.api.gate import Gate
+from bot.api import problems, reference
+from bot.api.auth_middleware import AuthMiddleware
+from bot.api.dependencies import SCOPE_FIELD, Desk
 from bot.api.health import CHECK_TIMEOUT_S, Checks, health_routes
 from bot.api.routes import (
     agent,
@@ -25,7 +25,7 @@ from bot.api.routes import (
     sessions,
     webhooks,
 )
-from bot.services.checkins import Checkins
+from bot.services.nodes.checkins import Checkins
 
 DESCRIPTION = """GPUs with a human gate: a program asks, a person decides, and nothing is left running.
 
@@ -76,7 +76,6 @@ class _Api(FastAPI):
         """The OpenAPI document, made once."""
         if self.openapi_schema is None:
             document = super().openapi()
-            meanings.explain(document)
             for methods in document["paths"].values():
                 for operation in methods.values():
                     for answer in operation["responses"].values():
@@ -102,4 +101,4 @@ def build_api(desk: Desk, checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) ->
     api = routes(checks, timeout_s)
     api.state.desk = desk
     api.state.checkins = Checkins(desk.ctx)
-    return Gate(api, desk)
+    return AuthMiddleware(api, desk)

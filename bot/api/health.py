@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 CHECK_TIMEOUT_S = 2.0
 
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 class Ready(BaseModel):
     """Whether this process can do its work, and which checks pass."""
 
-    status: str
-    checks: dict[str, bool]
+    status: str = Field(description="ready, or not.")
+    checks: dict[str, bool] = Field(description="Each part that was looked at, and how it is.")
 
 
 def health_routes(checks: Checks, timeout_s: float) -> APIRouter:

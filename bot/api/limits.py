@@ -11,9 +11,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import timedelta
 
-from ledger import turns
-from ledger.db import Database
-from ledger.values import Clock
+from ledger.core import rate_limits
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
 
 #: Buckets of callers that were not heard of for longest are forgotten; a full bucket is the same as none.
 REMEMBERED = 10_000
@@ -91,7 +91,7 @@ class SharedLimiter:
         if left < 1:
             every = MINUTE * self._lease / self._limit
             try:
-                wait, taken = await turns.take(
+                wait, taken = await rate_limits.take(
                     self._db,
                     f"api/{caller}",
                     self._clock.now(),
@@ -99,7 +99,7 @@ class SharedLimiter:
                     ahead=MINUTE - every,
                     patience=timedelta(0),
                 )
-            except turns.TurnsUnavailable:
+            except rate_limits.TurnsUnavailable:
                 return self._alone.take(caller)
             if not taken:
                 return Allowance(False, self._limit, 0, max(math.ceil(wait.total_seconds()), 1))

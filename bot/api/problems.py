@@ -15,7 +15,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from bot.services.commands import Reply
+from bot.services.market.offer_fields import Code, Sentence
+from bot.services.runtime.commands import Reply
 
 MEDIA_TYPE = "application/problem+json"
 CODE_PREFIX = "urn:gpu-shopper:error:"
@@ -80,8 +81,8 @@ log = logging.getLogger(__name__)
 class FieldProblem(BaseModel):
     """One field that is wrong."""
 
-    field: str
-    sentence: str
+    field: str = Field(description="The field that is wrong, such as resources.gpu.count.")
+    sentence: Sentence
 
 
 class Problem(BaseModel):
@@ -89,13 +90,15 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"description": "application/problem+json, RFC 9457"})
 
-    type: str = Field(examples=["urn:gpu-shopper:error:unknown_id"])
-    title: str
-    status: int
-    detail: str
-    code: str
-    fields: list[FieldProblem] = []
-    data: dict[str, str] = {}
+    type: str = Field(
+        description="A URI that names the kind of problem.", examples=["urn:gpu-shopper:error:unknown_id"]
+    )
+    title: str = Field(description="What it is, in a few words.")
+    status: int = Field(description="The HTTP status.")
+    detail: str = Field(description="What went wrong and what to do, for people.")
+    code: Code
+    fields: list[FieldProblem] = Field(default=[], description="What is wrong with each field.")
+    data: dict[str, str] = Field(default={}, description="Further facts, by name.")
 
 
 class Refused(Exception):

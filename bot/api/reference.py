@@ -10,7 +10,7 @@ import re
 from html import escape
 from typing import Any
 
-from bot.api.desk import SCOPE_FIELD
+from bot.api.dependencies import SCOPE_FIELD
 
 STYLE = (
     "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#1d1c1d}"

@@ -5,32 +5,24 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.api.endpoints import NodeApiOut, Ssh
-from bot.api.schemas import (
-    AgentOut,
-    ApprovalOut,
-    DiskOut,
-    OptionOut,
-    RequestOut,
-    RequestSummary,
-    SessionOut,
-    Terms,
-    Waiting,
-)
-from bot.rules.authority import asked, is_slack_group
-from bot.rules.policy import Policy
-from bot.rules.tiers import Mandate
-from bot.services import changes, recovery
-from bot.services.agents import agent_view
-from bot.services.connecting import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
-from bot.services.context import Context
-from bot.services.holding import WAITS
-from bot.services.metering import cost_now
-from bot.services.offers import hold_line, offer_from_json, parts_line
-from bot.services.reconciling import Range
+from bot.api.schemas.connection import NodeApiOut, Ssh
+from bot.api.schemas.requests import ApprovalOut, OptionOut, RequestOut, RequestSummary, Waiting
+from bot.api.schemas.sessions import AgentOut, DiskOut, SessionOut, Terms
+from bot.rules.approvals.approvers import asked, is_slack_group
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import Mandate
+from bot.services.billing.metering import cost_now
+from bot.services.billing.true_up import Range
+from bot.services.checkpoints.hold import WAITS
+from bot.services.grants import amendments
+from bot.services.market.codec import hold_line, offer_from_json, parts_line
+from bot.services.nodes.connection import SSH_PORT, api_url, fingerprint, known_hosts, ssh_command
+from bot.services.nodes.views import agent_view
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.context import Context
+from ledger.kernel.states import LIVE_SESSION, RequestState
 from ledger.models import Instance, Node, Option
-from ledger.reads import RequestView, SessionView
-from ledger.states import LIVE_SESSION, RequestState
+from ledger.queries.views import RequestView, SessionView
 
 #: Never shown again: a public key is long, and it is its owner's.
 HIDDEN_IN_JOB = frozenset({"public_key"})
@@ -54,7 +46,7 @@ def request_out(view: RequestView, policy: Policy, mandate: Mandate, hint: str =
         override_id=view.override.id if view.override else None,
         override_state=view.override.state if view.override else None,
         session_id=view.session.id if view.session else None,
-        held=recovery.of_request(view),
+        held=recovery_mode.of_request(view),
         hint=hint,
     )
 
@@ -90,8 +82,8 @@ def _waiting(view: RequestView, names: tuple[str, ...]) -> Waiting:
         approver_groups=[name for name in names if is_slack_group(name)],
         approvals=len(given),
         required=request.required_approvals,
-        digest=changes.standing(request, given).digest,
-        hours=changes.most_hours(request, given),
+        digest=amendments.standing(request, given).digest,
+        hours=amendments.most_hours(request, given),
         since=view.quote.created_at if view.quote else request.created_at,
         until=request.expires_at,
     )
@@ -132,7 +124,7 @@ def session_out(
         agent=_agent(view, now) if live else None,
         policy=_terms(ctx, view) if live else None,
         ssh=_ssh(row) if shows_ssh and row is not None else None,
-        held=recovery.of_session(view),
+        held=recovery_mode.of_session(view),
         node_api=_node_api(row, view.node) if shows_ssh and row is not None else None,
     )
 

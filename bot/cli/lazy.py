@@ -20,7 +20,7 @@ class Entry:
 
     help: str
     hidden: bool = False
-    #: `module:attribute` where it is not the command's own file and `app`.
+    #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`.
     at: str = ""
     #: The routes of the REST API that do the same; none for what is about this machine alone.
     routes: tuple[str, ...] = ()
@@ -28,9 +28,15 @@ class Entry:
 
 COMMANDS: Mapping[str, Entry] = MappingProxyType(
     {
-        "demo": Entry("Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed."),
-        "serve": Entry("Run the bot: Slack, the REST API, health and the ticker in one process."),
-        "doctor": Entry("Say which settings are missing, where to set them, and whether each credential works."),
+        "demo": Entry(
+            "Try everything on this machine: practice workspace, sandbox clouds, the bot. No key needed.",
+            at="demo.command:app",
+        ),
+        "serve": Entry("Run the bot: Slack, the REST API, health and the ticker in one process.", at="local.serve:app"),
+        "doctor": Entry(
+            "Say which settings are missing, where to set them, and whether each credential works.",
+            at="local.doctor:app",
+        ),
         "inventory": Entry(
             "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)
         ),
@@ -42,26 +48,26 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "provision": Entry(
             "Ask for GPUs: with options, words or a job file; a person decides.",
-            at="asking:provision_app",
+            at="commands.requests:provision_app",
             routes=("POST /api/v1/sessions", "POST /api/v1/plans", "GET /api/v1/requests/{request}"),
         ),
-        "requests": Entry("List requests.", at="asking:requests_app", routes=("GET /api/v1/requests",)),
+        "requests": Entry("List requests.", at="commands.requests:requests_app", routes=("GET /api/v1/requests",)),
         "request": Entry(
             "Show one request: its options, and for whom it waits.",
-            at="asking:request_app",
+            at="commands.requests:request_app",
             routes=("GET /api/v1/requests/{request}",),
         ),
         "cancel": Entry(
-            "Withdraw a request.", at="asking:cancel_app", routes=("POST /api/v1/requests/{request}/cancel",)
+            "Withdraw a request.", at="commands.requests:cancel_app", routes=("POST /api/v1/requests/{request}/cancel",)
         ),
         "approve": Entry(
             "Approve one option of a request.",
-            at="deciding:approve_app",
+            at="commands.decisions:approve_app",
             routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
         ),
         "why": Entry(
             "Why a request needs approval, and who may give it.",
-            at="deciding:why_app",
+            at="commands.decisions:why_app",
             routes=("GET /api/v1/requests/{request}/why",),
         ),
         "delegate": Entry(
@@ -70,11 +76,11 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "break-glass": Entry(
             "Start your own request without an approval, where the policy names you.",
-            at="deciding:break_glass_app",
+            at="commands.decisions:break_glass_app",
             routes=("POST /api/v1/requests/{request}/break-glass",),
         ),
         "reject": Entry(
-            "Reject a request.", at="deciding:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
+            "Reject a request.", at="commands.decisions:reject_app", routes=("POST /api/v1/requests/{request}/reject",)
         ),
         "sessions": Entry("List sessions.", routes=("GET /api/v1/sessions",)),
         "session": Entry(
@@ -83,27 +89,35 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "extend": Entry(
             "Ask for more time for a session.",
-            at="session:extend_app",
+            at="commands.session:extend_app",
             routes=("POST /api/v1/sessions/{session}/extend",),
         ),
         "done": Entry(
-            "The work of a session is over.", at="session:done_app", routes=("POST /api/v1/sessions/{session}/done",)
+            "The work of a session is over.",
+            at="commands.session:done_app",
+            routes=("POST /api/v1/sessions/{session}/done",),
         ),
         "stop": Entry(
-            "Stop a session's machine.", at="session:stop_app", routes=("POST /api/v1/sessions/{session}/stop",)
+            "Stop a session's machine.",
+            at="commands.session:stop_app",
+            routes=("POST /api/v1/sessions/{session}/stop",),
         ),
         "start": Entry(
-            "Start a stopped machine.", at="session:start_app", routes=("POST /api/v1/sessions/{session}/start",)
+            "Start a stopped machine.",
+            at="commands.session:start_app",
+            routes=("POST /api/v1/sessions/{session}/start",),
         ),
         "restart": Entry(
             "Restart a machine in place.",
-            at="session:restart_app",
+            at="commands.session:restart_app",
             routes=("POST /api/v1/sessions/{session}/restart",),
         ),
-        "shutdown": Entry("End a session.", at="session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)),
+        "shutdown": Entry(
+            "End a session.", at="commands.session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)
+        ),
         "ssh-key": Entry(
             "The public SSH key of your machines: add, show, remove.",
-            at="ssh_key:app",
+            at="commands.ssh_key:app",
             routes=("PUT /api/v1/ssh-keys", "GET /api/v1/ssh-keys", "DELETE /api/v1/ssh-keys"),
         ),
         "progress": Entry("What a running job still takes and costs, compared with what was approved."),
@@ -113,15 +127,15 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "instances": Entry(
             "List instances, or those of ours that have no row here.",
-            at="instances:instances_app",
+            at="commands.instances:instances_app",
             routes=("GET /api/v1/instances", "GET /api/v1/strays"),
         ),
         "preflight": Entry(
             "Ask every cloud whether it can be bought from now.",
-            at="instances:preflight_app",
+            at="commands.instances:preflight_app",
             routes=("GET /api/v1/preflight",),
         ),
-        "sandbox": Entry("Serve a local copy of every cloud's API on one port."),
+        "sandbox": Entry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
         "keys": Entry(
             "API keys of programs and people: create, list, revoke.",
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
@@ -138,10 +152,10 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/webhooks/{webhook}/deliveries",
             ),
         ),
-        "db": Entry("The ledger's schema: upgrade, downgrade, current, check."),
+        "db": Entry("The ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
         "audit": Entry(
             "What happened to a request or session, with its seals checked.",
-            at="instances:audit_app",
+            at="commands.instances:audit_app",
             routes=("GET /api/v1/audit/{request}",),
         ),
         "budget": Entry(
@@ -150,7 +164,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "costs": Entry(
             "What was spent, by the hour, day or month, and by whom, where and on what.",
-            at="budget:costs_app",
+            at="commands.budget:costs_app",
             routes=("GET /api/v1/costs",),
         ),
         "ledger": Entry(
@@ -165,22 +179,22 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "strays": Entry(
             "Instances of ours without a row of their own: list, condemn.",
-            at="instances:strays_app",
+            at="commands.instances:strays_app",
             routes=("GET /api/v1/strays", "POST /api/v1/strays/{stray}/condemn"),
         ),
         "adopt": Entry(
             "Keep an instance that the ledger had lost, with your approval.",
-            at="instances:adopt_app",
+            at="commands.instances:adopt_app",
             routes=("POST /api/v1/strays/{stray}/adopt",),
         ),
         "unreachable": Entry(
             "Open instances of accounts whose key is not set up: list, gone.",
-            at="unreachable:app",
+            at="commands.unreachable:app",
             routes=("GET /api/v1/unreachable", "POST /api/v1/unreachable/gone"),
         ),
         "recover": Entry(
             "After a lost or restored ledger: find every instance of ours at every cloud.",
-            at="instances:recover_app",
+            at="commands.instances:recover_app",
             routes=("POST /api/v1/recover", "GET /api/v1/strays"),
         ),
         "profiles": Entry(
@@ -189,7 +203,7 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
         ),
         "mcp": Entry(
             "Serve AI agents (Model Context Protocol, stdio): they look, plan and ask; people decide.",
-            at="agents:app",
+            at="commands.mcp:app",
             routes=(
                 "GET /api/v1/inventory",
                 "POST /api/v1/plans",
@@ -202,11 +216,15 @@ COMMANDS: Mapping[str, Entry] = MappingProxyType(
                 "GET /api/v1/budgets",
             ),
         ),
-        "config": Entry("Credentials in .env, readable by you alone, or in the keyring: set, unset, list."),
-        "completion": Entry("Print the completion of commands and options for bash, zsh or fish."),
-        "version": Entry("Print the version."),
-        "practice": Entry("Serve the practice workspace alone.", hidden=True),
-        "docs": Entry("Write the generated pages under docs/.", hidden=True),
+        "config": Entry(
+            "Credentials in .env, readable by you alone, or in the keyring: set, unset, list.", at="local.config:app"
+        ),
+        "completion": Entry(
+            "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:app"
+        ),
+        "version": Entry("Print the version.", at="local.version:app"),
+        "practice": Entry("Serve the practice workspace alone.", hidden=True, at="local.practice:app"),
+        "docs": Entry("Write the generated pages under docs/.", hidden=True, at="local.docs:app"),
     }
 )
 
@@ -228,7 +246,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Load the command that is about to run."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
-            module, _, attribute = (COMMANDS[args[0]].at or f"{args[0]}:app").partition(":")
+            module, _, attribute = (COMMANDS[args[0]].at or f"commands.{args[0]}:app").partition(":")
             self.commands[args[0]] = get_command(getattr(load(module), attribute))
         if args and args[0] not in COMMANDS and (near := _meant(args[0])):
             ctx.fail(f"No such command '{args[0]}'. Did you mean '{near}'?")
@@ -254,7 +272,7 @@ COMPLETE = "_GPU_SHOPPER_COMPLETE"
 
 def _version(asked: bool) -> None:
     if asked:
-        load("version").version()
+        load("local.version").version()
         raise typer.Exit
 
 

@@ -14,7 +14,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from bot.practice import web_api_files
 from bot.practice.act import Acts
 from bot.practice.dispatch import Courier
 from bot.practice.driver import Driver
@@ -24,7 +23,8 @@ from bot.practice.page_api import PageApi
 from bot.practice.response_url import respond
 from bot.practice.server import serve_on_loopback
 from bot.practice.socket_mode import SocketHub
-from bot.practice.web_api import WebApi
+from bot.practice.web_api import files
+from bot.practice.web_api.calls import WebApi
 from bot.practice.workspace import Workspace
 
 
@@ -97,7 +97,7 @@ class Practice:
                 content = part.encode() if isinstance(part, str) else await part.read()
         else:
             content = await request.body()
-        received = web_api_files.receive(self.workspace, request.path_params["token"], content)
+        received = files.receive(self.workspace, request.path_params["token"], content)
         return PlainTextResponse(f"OK - {len(content)}") if received else PlainTextResponse("no such upload", 404)
 
     async def _file(self, request: Request) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bot.practice.model import ApiError
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
 
 PER_MINUTE: Final = {1: 1, 2: 20, 3: 50, 4: 100}
 MINUTE_S: Final = 60.0

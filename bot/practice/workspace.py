@@ -31,7 +31,7 @@ from bot.practice.model import (
     View,
 )
 from bot.practice.signal import Signal
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
 
 ACK_LIMIT_S: Final = 3.0
 TRIGGER_TTL: Final = timedelta(seconds=3)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationInfo, field_validato
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from bot.rules.stores import STORES
+from bot.rules.checkpoints.stores import STORES
 
 PREFIX = "GPU_SHOPPER_"
 DATABASE_FILE = "gpu-shopper.db"

@@ -12,8 +12,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from bot.rules.labels import DEPLOYMENT_LENGTH, LabelKey
-from ledger.values import BASE32
+from bot.rules.values.labels import DEPLOYMENT_LENGTH, LabelKey
+from ledger.kernel.ids import BASE32
 
 KEY_FILE = "label.key"
 DEPLOYMENT_FILE = "deployment.id"

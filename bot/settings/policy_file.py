@@ -17,9 +17,9 @@ from typing import Any, get_type_hints
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from bot.rules.policy import Policy
-from bot.rules.policy_problems import validated
-from bot.rules.timing import Timing
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.policy.validation import validated
 
 SECTIONS: Mapping[str, type[Policy | Timing]] = MappingProxyType({"policy": Policy, "timing": Timing})
 

@@ -7,20 +7,25 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.authority import DeciderFacts
-from bot.rules.wording import plural
-from bot.services import approvals, changes, extending, holding, planning, sessions, unattended
-from bot.services.commands import AnswerHold, Decide, Done, Extend, Reply, Spare, Terminate
+from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.values.phrases import plural
+from bot.services.approvals import decisions
+from bot.services.checkpoints import hold
+from bot.services.grants import amendments
+from bot.services.plans import planner
+from bot.services.runtime.commands import AnswerHold, Decide, Done, Extend, Reply, Spare, Terminate
+from bot.services.sessions import extension, idle_termination, service
 from bot.slack import charts, commands, forms, modals
-from bot.slack.blocks.held import LET_GO, SAVED
-from bot.slack.blocks.owner import KEEP_HOURS
-from bot.slack.blocks.parts import code, safe, section
+from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
+from bot.slack.blocks.elements import code, safe, section
 from bot.slack.blocks.plan import plan, plan_sections
-from bot.slack.blocks.reply import answer
-from bot.slack.desk import Desk, Job
+from bot.slack.blocks.private_answer import answer
+from bot.slack.blocks.session_ready_and_ended import KEEP_HOURS
+from bot.slack.handler_context import Desk, Job
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
 from ledger.models import Request
-from ledger.reads import request_view
-from ledger.values import JobRequest, short_id
+from ledger.queries.views import request_view
 
 #: Outcomes of an approval after which the dialog about the amount is (still) wanted.
 #: What is wrong with a change, and can be typed anew.
@@ -39,24 +44,24 @@ async def click(desk: Desk, job: Job) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     session, seen_s = read_mark(job.heard.value)
     if verb == "terminate":
-        await desk.say(job, answer(await sessions.terminate(desk.ctx, Terminate(session, facts, seen_end_s=seen_s))))
+        await desk.say(job, answer(await service.terminate(desk.ctx, Terminate(session, facts, seen_end_s=seen_s))))
     elif verb == "done":
-        await desk.say(job, answer(await sessions.done(desk.ctx, Done(session, facts, seen_end_s=seen_s))))
+        await desk.say(job, answer(await service.done(desk.ctx, Done(session, facts, seen_end_s=seen_s))))
     elif verb == "keep":
         keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
-        await desk.say(job, answer(await extending.extend(desk.ctx, keep)))
+        await desk.say(job, answer(await extension.extend(desk.ctx, keep)))
     elif verb == "spare":
-        await desk.say(job, answer(await unattended.spare(desk.ctx, Spare(session, facts, seen_end_s=seen_s))))
+        await desk.say(job, answer(await idle_termination.spare(desk.ctx, Spare(session, facts, seen_end_s=seen_s))))
     elif verb in (SAVED, LET_GO):
         said = AnswerHold(session, facts, seen_s, saved=verb == SAVED)
-        await desk.say(job, answer(await holding.answer(desk.ctx, said)))
+        await desk.say(job, answer(await hold.answer(desk.ctx, said)))
     elif verb == "extend":
         example = f"{desk.settings.command} extend {short_id(session)} 1h"
         view = modals.extend(job.heard.value, desk.ctx.policy)
         await desk.open(job, view, f"The dialog could not be opened in time; type {code(example)} instead.")
     elif verb == "reject":
         facts = await desk.decider(job)
-        reply = await approvals.preview(desk.ctx, Decide(job.heard.value, facts))
+        reply = await decisions.preview(desk.ctx, Decide(job.heard.value, facts))
         if reply.code == "reason_needed":
             view = modals.reject(job.heard.value, desk.ctx.policy)
             await desk.open(job, view, "The dialog could not be opened in time; click *Reject* again.")
@@ -83,7 +88,7 @@ def mark_of(decide: Decide) -> str:
 
 async def _change(desk: Desk, job: Job, decide: Decide) -> None:
     """Open the dialog of an approval with changes, unless the decision would be refused as it is."""
-    reply = await approvals.preview(desk.ctx, decide)
+    reply = await decisions.preview(desk.ctx, decide)
     request = await _request(desk, reply)
     if request is None or not (reply.ok or reply.code in AMOUNT_CODES):
         await desk.say(job, answer(reply), request.channel if request else "")
@@ -94,7 +99,7 @@ async def _change(desk: Desk, job: Job, decide: Decide) -> None:
 async def _open_change(desk: Desk, job: Job, request: Request, decide: Decide, problem: str = "") -> None:
     async with desk.ctx.db.read() as tx:
         view = await request_view(tx, request.id)
-    most = changes.most_hours(request, view.approvals)
+    most = amendments.most_hours(request, view.approvals)
     typed = (job.heard.values.get("hours"), job.heard.values.get("cap")) if problem else ("", "")
     again = (str(typed[0] or ""), str(typed[1] or ""))
     dialog = modals.change(mark_of(replace(decide, hours=None)), modals.offers_of(view), most, problem, again)
@@ -123,12 +128,12 @@ async def submitted(desk: Desk, job: Job) -> None:
     if isinstance(more, tuple):
         session, seen_s = read_mark(heard.meta)
         longer = Extend(f"view:{heard.view_id}", session, more[0], facts, more[1], seen_end_s=seen_s)
-        await desk.say(job, answer(await extending.extend(desk.ctx, longer)), heard.user)
+        await desk.say(job, answer(await extension.extend(desk.ctx, longer)), heard.user)
         return
     if heard.view == modals.REJECT:
         reason = forms.read_reason(heard.values, policy)
         if isinstance(reason, str):
-            reply = await approvals.decide(desk.ctx, Decide(heard.meta, facts, reason))
+            reply = await decisions.decide(desk.ctx, Decide(heard.meta, facts, reason))
             request = await _request(desk, reply)
             if not reply.ok:
                 await desk.say(job, answer(reply), request.channel if request else "")
@@ -162,7 +167,7 @@ async def _plan(desk: Desk, job: Job) -> None:
     asked = [cloud for cloud in ctx.providers if not wanted.candidates or cloud in wanted.candidates]
     waiting = modals.planned([section(f"Asking {plural(len(asked), 'cloud')}…")])
     view_id = await desk.show(job, waiting, "views.push")
-    found = await planning.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     if not (view_id and await desk.change(view_id, modals.planned(plan_sections(found)))):
         await desk.say(job, plan(found, desk.settings.command), _asked_in(job))
     await charts.share(desk, job, found)
@@ -173,7 +178,7 @@ async def _approve(desk: Desk, job: Job, decide: Decide, *, changing: bool = Fal
 
     `changing`: what was typed into the dialog of changes is at stake, so what is wrong with it is said there.
     """
-    reply = await approvals.decide(desk.ctx, decide)
+    reply = await decisions.decide(desk.ctx, decide)
     request = await _request(desk, reply)
     channel = request.channel if request else ""
     if request is not None and changing and reply.code in CHANGE_CODES:

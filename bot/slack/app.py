@@ -12,19 +12,19 @@ from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
 
-from bot.services.context import Context
+from bot.services.runtime.context import Context
 from bot.slack import actions, commands, home
-from bot.slack.answers import plan
+from bot.slack.ack import plan
 from bot.slack.blocks.home import CALLBACK
-from bot.slack.desk import Desk, Job
 from bot.slack.guard import PAYLOAD, SIGNATURE_HEADER, Asgi, Guard, Receive, Scope, Send
+from bot.slack.handler_context import Desk, Job
 from bot.slack.identity import Directory
 from bot.slack.inbound import Kind, hear, key_of, trigger_of
 from bot.slack.notifier import Notifier
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError, quiet_logger
 from bot.slack.worker import Worker
-from ledger.inbox import Inbound
+from ledger.core.inbox import Inbound
 
 EVERYTHING = re.compile(".*", re.DOTALL)
 LIBRARIES = ("slack_bolt", "slack_sdk")

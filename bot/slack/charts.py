@@ -6,12 +6,12 @@ import asyncio
 import logging
 from typing import Final
 
-from bot.services.chart import chart
-from bot.services.plan_text import title
-from bot.services.planning import Planned
-from bot.slack.blocks.parts import safe
-from bot.slack.blocks.reply import said
-from bot.slack.desk import Desk, Job
+from bot.services.plans.chart import chart
+from bot.services.plans.planner import Planned
+from bot.services.plans.text import title
+from bot.slack.blocks.elements import safe
+from bot.slack.blocks.private_answer import said
+from bot.slack.handler_context import Desk, Job
 from bot.slack.web import WebError
 
 NAME: Final = "gpu_plan.png"

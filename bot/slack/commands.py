@@ -5,51 +5,43 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from bot.rules.approval import is_approver
-from bot.rules.budget import Period
-from bot.rules.grammar import Command, GrammarError, parse
-from bot.rules.job import JobArgs, job_request
-from bot.rules.switching import Order
-from bot.services import (
-    access,
-    approvals,
-    auditing,
-    breaking,
-    budgets,
-    costs,
-    crosstool,
-    delegating,
-    explaining,
-    extending,
-    keys,
-    mandates,
-    planning,
-    provisioning,
-    reconciling,
-    sessions,
-    switching,
-)
-from bot.services.breaking import BreakGlass
-from bot.services.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
-from bot.services.metering import cost_now
-from bot.services.planning import LOOK_HOURS
+from bot.rules.approvals.decision import is_approver
+from bot.rules.budgets.budget import Period
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.instances.power import Order
+from bot.services.access import authorization, delegation, ssh_keys
+from bot.services.approvals import break_glass, decisions, explanation
+from bot.services.approvals.break_glass import BreakGlass
+from bot.services.audit import journal as audit_journal
+from bot.services.billing import costs, shared_ledger, true_up
+from bot.services.billing.metering import cost_now
+from bot.services.budgets import enforcement
+from bot.services.grants import approvers
+from bot.services.instances import power
+from bot.services.plans import planner
+from bot.services.plans.planner import LOOK_HOURS
+from bot.services.requests import submit as request_submit
+from bot.services.runtime.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
+from bot.services.sessions import extension, service
 from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
 from bot.slack.blocks import money
 from bot.slack.blocks.audit import audit as journal
 from bot.slack.blocks.comparison import comparison
-from bot.slack.blocks.ending import end_question
+from bot.slack.blocks.elements import channel, code
 from bot.slack.blocks.inventory import inventory
 from bot.slack.blocks.listing import listing
-from bot.slack.blocks.parts import channel, code
 from bot.slack.blocks.plan import plan
+from bot.slack.blocks.private_answer import answer, said
 from bot.slack.blocks.profile import profile
-from bot.slack.blocks.reply import answer, said
+from bot.slack.blocks.session_ending import end_question
 from bot.slack.blocks.status import status
-from bot.slack.desk import Desk, Job
+from bot.slack.handler_context import Desk, Job
 from bot.slack.home import decidable
-from ledger.reads import resolve
-from ledger.values import Actor, JobRequest
+from ledger.kernel.actor import Actor
+from ledger.kernel.job import JobRequest
+from ledger.queries.views import resolve
 
 #: What the ids of conversations begin with that only one person has with the app: a direct message, or the person.
 _PRIVATE: Final = ("D", "U", "W")
@@ -73,7 +65,7 @@ async def submit(desk: Desk, job: Job, wanted: JobRequest, asked_in: str, key: s
     if shown_in.startswith(_PRIVATE):
         await desk.say(job, answer(_nobody_decides_here(desk)), asked_in)
         return
-    reply = await provisioning.provision(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
+    reply = await request_submit.provision(desk.ctx, Provision(key, job.heard.actor, shown_in, wanted))
     if not reply.ok:
         await desk.say(job, answer(reply), asked_in)
     elif shown_in != asked_in:
@@ -112,7 +104,7 @@ async def _inventory(desk: Desk, job: Job, parsed: Command) -> None:
 async def _plan(desk: Desk, job: Job, parsed: Command) -> None:
     ctx = desk.ctx
     wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
-    found = await planning.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    found = await planner.plan(ctx.catalog, ctx.clock, wanted, ctx.policy)
     await desk.say(job, plan(found, desk.settings.command))
     await charts.share(desk, job, found)
 
@@ -120,12 +112,12 @@ async def _plan(desk: Desk, job: Job, parsed: Command) -> None:
 async def _compare(desk: Desk, job: Job, parsed: Command) -> None:
     if parsed.question is None:
         raise ValueError("a comparison without a question")
-    found = await planning.compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy)
+    found = await planner.compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy)
     await desk.say(job, comparison(found))
 
 
 async def _list(desk: Desk, job: Job, _parsed: Command) -> None:
-    overview = await sessions.listing(desk.ctx, job.heard.actor)
+    overview = await service.listing(desk.ctx, job.heard.actor)
     waiting = await decidable(desk, await desk.directory.facts(job.heard.user, job.heard.team))
     now = desk.ctx.clock.now()
     costs = {view.session.id: cost_now(desk.ctx, view, now) for view in overview.sessions}
@@ -134,7 +126,7 @@ async def _list(desk: Desk, job: Job, _parsed: Command) -> None:
 
 async def _status(desk: Desk, job: Job, parsed: Command) -> None:
     try:
-        found = await sessions.status(desk.ctx, parsed.target)
+        found = await service.status(desk.ctx, parsed.target)
     except LookupError as error:
         await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
         return
@@ -144,8 +136,8 @@ async def _status(desk: Desk, job: Job, parsed: Command) -> None:
     provider = desk.ctx.providers.get(view.instance.cloud) if view and view.instance else None
     can_end = provider is None or provider.capabilities.terminate
     async with desk.ctx.db.read() as tx:
-        asked = await mandates.mandate(tx, desk.ctx.policy, found.request.request, now)
-    between = await reconciling.range_of(desk.ctx, view.session.id) if view else None
+        asked = await approvers.mandate(tx, desk.ctx.policy, found.request.request, now)
+    between = await true_up.range_of(desk.ctx, view.session.id) if view else None
     shown = status(found, desk.ctx.policy, cost, now, mine=mine, can_end=can_end, mandate=asked, between=between)
     await desk.say(job, shown)
 
@@ -154,9 +146,9 @@ async def _terminate(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     order = Terminate(parsed.target, facts)
     if parsed.action == "now":
-        await desk.say(job, answer(await sessions.terminate(desk.ctx, order)))
+        await desk.say(job, answer(await service.terminate(desk.ctx, order)))
         return
-    found = await sessions.before_end(desk.ctx, order)
+    found = await service.before_end(desk.ctx, order)
     now = desk.ctx.clock.now()
     await desk.say(job, answer(found) if isinstance(found, Reply) else end_question(found, now))
 
@@ -166,41 +158,41 @@ async def _extend(desk: Desk, job: Job, parsed: Command) -> None:
         raise ValueError("an extension without a time")
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     wanted = Extend(job.key, parsed.target, parsed.hours, facts, parsed.text)
-    await desk.say(job, answer(await extending.extend(desk.ctx, wanted)))
+    await desk.say(job, answer(await extension.extend(desk.ctx, wanted)))
 
 
 async def _done(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
     done = Done(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
-    await desk.say(job, answer(await sessions.done(desk.ctx, done)))
+    await desk.say(job, answer(await service.done(desk.ctx, done)))
 
 
 async def _switch(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     order = Switch(parsed.target, facts, Order(parsed.name), key=job.key)
-    await desk.say(job, answer(await switching.switch(desk.ctx, order)))
+    await desk.say(job, answer(await power.switch(desk.ctx, order)))
 
 
 async def _budget(desk: Desk, job: Job, _parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
-    lines = await budgets.overview(desk.ctx, job.heard.actor)
+    lines = await enforcement.overview(desk.ctx, job.heard.actor)
     if everybody:  # Those who decide see every budget that they may run into.
         known = {(line.key, line.period) for line in lines}
-        lines += [line for line in await budgets.overview(desk.ctx) if (line.key, line.period) not in known]
+        lines += [line for line in await enforcement.overview(desk.ctx) if (line.key, line.period) not in known]
     await desk.say(job, money.budget(lines))
 
 
 async def _audit(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     try:
-        found = await auditing.audit(desk.ctx.db, parsed.target)
+        found = await audit_journal.audit(desk.ctx.db, parsed.target)
     except LookupError as error:
         await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
         return
     async with desk.ctx.db.read() as tx:
-        own = found.owner in await access.mine(tx, desk.ctx.policy, facts.actor)
+        own = found.owner in await authorization.mine(tx, desk.ctx.policy, facts.actor)
     if own or (facts.known and is_approver(desk.ctx.policy, facts)):
         await desk.say(job, journal(found))
     else:
@@ -214,7 +206,7 @@ async def _why(desk: Desk, job: Job, parsed: Command) -> None:
     except LookupError as error:
         await desk.say(job, answer(Reply(False, "unknown_id", f"{error}.")))
         return
-    found = await explaining.why(desk.ctx, request.id)
+    found = await explanation.why(desk.ctx, request.id)
     await desk.say(job, answer(Reply(True, "why", " ".join(found.sentences))))
 
 
@@ -222,19 +214,19 @@ async def _delegate(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     if parsed.action == "list":
         everything = facts.known and is_approver(desk.ctx.policy, facts)
-        rows = await delegating.listing(desk.ctx, facts.actor, everything=everything)
-        await desk.say(job, answer(Reply(True, "delegations", delegating.said(rows))))
+        rows = await delegation.listing(desk.ctx, facts.actor, everything=everything)
+        await desk.say(job, answer(Reply(True, "delegations", delegation.said(rows))))
         return
     to = Actor.from_ref(parsed.target) if parsed.action == "set" else None
-    change = delegating.Delegate(facts, to, parsed.day, job.key)
-    done = await (delegating.delegate if to else delegating.revoke)(desk.ctx, change)
+    change = delegation.Delegate(facts, to, parsed.day, job.key)
+    done = await (delegation.delegate if to else delegation.revoke)(desk.ctx, change)
     await desk.say(job, answer(done))
 
 
 async def _break_glass(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
     wanted = BreakGlass(parsed.target, facts, parsed.text, key=job.key)
-    await desk.say(job, answer(await breaking.break_glass(desk.ctx, wanted)))
+    await desk.say(job, answer(await break_glass.break_glass(desk.ctx, wanted)))
 
 
 async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
@@ -242,7 +234,7 @@ async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
     everybody = facts.known and is_approver(desk.ctx.policy, facts)
     actor = None if everybody else job.heard.actor
     if parsed.action == "summary":
-        await desk.say(job, money.summary(await crosstool.summary(desk.ctx, actor), everybody=everybody))
+        await desk.say(job, money.summary(await shared_ledger.summary(desk.ctx, actor), everybody=everybody))
         return
     found = await costs.overview(desk.ctx, actor, Period(parsed.action))
     await desk.say(job, money.costs(found, everybody=everybody))
@@ -250,17 +242,17 @@ async def _costs(desk: Desk, job: Job, parsed: Command) -> None:
 
 async def _cancel(desk: Desk, job: Job, parsed: Command) -> None:
     facts = await desk.directory.facts(job.heard.user, job.heard.team)
-    await desk.say(job, answer(await approvals.cancel(desk.ctx, Cancel(parsed.target, facts))))
+    await desk.say(job, answer(await decisions.cancel(desk.ctx, Cancel(parsed.target, facts))))
 
 
 async def _key(desk: Desk, job: Job, parsed: Command) -> None:
     actor = job.heard.actor
     if parsed.action == "add":
-        reply = await keys.add(desk.ctx, AddKey(actor, parsed.text, job.key))
+        reply = await ssh_keys.add(desk.ctx, AddKey(actor, parsed.text, job.key))
     elif parsed.action == "remove":
-        reply = await keys.remove(desk.ctx, actor, job.key)
+        reply = await ssh_keys.remove(desk.ctx, actor, job.key)
     else:
-        reply = await keys.show(desk.ctx, actor)
+        reply = await ssh_keys.show(desk.ctx, actor)
     await desk.say(job, answer(reply))
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar_run import run_word, unsaid, work_word
-from bot.rules.grammar_words import KEYS, LIMIT_WORDS, BadWord, Fields, show
-from bot.rules.job import JobArgs, job_request
-from bot.rules.policy import Policy
-from bot.rules.text import UnclosedQuote, clean, tokens
-from bot.rules.wording import read_amount
-from bot.services.planning import LOOK_HOURS
-from ledger.values import JobRequest
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.job_words import KEYS, LIMIT_WORDS, BadWord, Fields, show
+from bot.rules.grammar.run_words import run_word, unsaid, work_word
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import read_amount
+from bot.rules.values.text import UnclosedQuote, clean, tokens
+from bot.services.plans.planner import LOOK_HOURS
+from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 

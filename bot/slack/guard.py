@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from bot.slack.shape import problem
-from ledger.values import Clock
+from bot.slack.payload_shape import problem
+from ledger.kernel.clock import Clock
 
 BODY_MAX: Final = 1024 * 1024
 #: Slack's own window, docs.slack.dev "Verifying requests from Slack".

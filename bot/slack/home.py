@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 
 from bot.blockkit import validate_view
-from bot.rules.approval import DeciderFacts, is_approver, linked
-from bot.rules.authority import may_decide
-from bot.services import budgets, costs, mandates, sessions
-from bot.services.metering import cost_now
+from bot.rules.approvals.approvers import may_decide
+from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
+from bot.services.billing import costs
+from bot.services.billing.metering import cost_now
+from bot.services.budgets import enforcement
+from bot.services.grants import approvers
+from bot.services.sessions import service
 from bot.slack.blocks.home import DECISIONS, Mine, home
-from bot.slack.desk import Desk, Job
+from bot.slack.handler_context import Desk, Job
 from bot.slack.web import WebError
+from ledger.kernel.states import RequestState
 from ledger.models import Request
-from ledger.reads import request_view
-from ledger.states import RequestState
+from ledger.queries.views import request_view
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +40,7 @@ async def publish(desk: Desk, job: Job) -> None:
 
 async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
     ctx = desk.ctx
-    own = await sessions.listing(ctx, facts.actor)
+    own = await service.listing(ctx, facts.actor)
     spent = await costs.brief(ctx, facts.actor)
     waiting = await decidable(desk, facts)
     async with ctx.db.read() as tx:
@@ -47,7 +50,7 @@ async def _mine(desk: Desk, facts: DeciderFacts) -> Mine:
         costs_usd={view.session.id: cost_now(ctx, view, ctx.clock.now()) for view in own.sessions},
         today_usd=spent[0],
         month_usd=spent[1],
-        budgets=await budgets.overview(ctx, facts.actor),
+        budgets=await enforcement.overview(ctx, facts.actor),
         decidable=views,
         decidable_in_all=len(waiting),
         by_buttons=ctx.policy.allow_slack_decisions,
@@ -60,12 +63,12 @@ async def decidable(desk: Desk, facts: DeciderFacts) -> list[Request]:
     if not facts.known or not is_approver(policy, facts):
         return []
     names = {facts.actor.ref, *(one.ref for one in linked(policy, facts.actor))}
-    waiting = (await sessions.listing(desk.ctx)).requests
+    waiting = (await service.listing(desk.ctx)).requests
     pending = [
         row
         for row in waiting
         if row.state is RequestState.PENDING and (policy.allow_self_approval or row.requester not in names)
     ]
     async with desk.ctx.db.read() as tx:
-        asked = await mandates.mandates(tx, policy, pending, desk.ctx.clock.now())
+        asked = await approvers.mandates(tx, policy, pending, desk.ctx.clock.now())
     return [row for row in pending if may_decide(policy, facts, asked[row.id])]

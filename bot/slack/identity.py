@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from bot.rules.approval import DeciderFacts
-from bot.rules.authority import is_slack_group
-from bot.rules.policy import Policy
+from bot.rules.approvals.approvers import is_slack_group
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.policy.policy import Policy
 from bot.slack.web import Web, WebError
-from ledger.values import Actor, ActorKind, Clock
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.clock import Clock
 
 FRESH_FOR: Final = timedelta(seconds=60)
 REMEMBERED: Final = 2_000

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bot.rules.private_keys import looks_private
-from ledger.values import Actor, ActorKind
+from bot.rules.values.private_keys import looks_private
+from ledger.kernel.actor import Actor, ActorKind
 
 KEY_MAX = 128
 TEXT_MAX = 8_000

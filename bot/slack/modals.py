@@ -12,12 +12,12 @@ from decimal import Decimal
 from typing import Any, Final
 
 from bot.blockkit import plain
-from bot.rules.grammar_words import LIMIT_WORDS
-from bot.rules.policy import Policy
-from bot.rules.wording import hours, rate, short_hours, usd
-from bot.slack.blocks.parts import Block, code, context, dollars, person, safe, section
-from ledger.reads import RequestView
-from providers.gpus import GPUS
+from bot.rules.grammar.job_words import LIMIT_WORDS
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import hours, rate, short_hours, usd
+from bot.slack.blocks.elements import Block, code, context, dollars, person, safe, section
+from ledger.queries.views import RequestView
+from providers.gpus.table import GPUS
 
 PROVISION: Final = "provision"
 REJECT: Final = "reject"

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bot.blockkit import truncate_message, validate_message
-from bot.services.chart import bars
-from bot.services.context import Context
-from bot.services.ports import Delivered, DeliveryFailed
-from bot.slack.blocks.parts import channel as channel_name
-from bot.slack.blocks.parts import context
-from bot.slack.posted import find_posted, in_doubt, metadata_of
+from bot.services.plans.chart import bars
+from bot.services.runtime.context import Context
+from bot.services.runtime.ports import Delivered, DeliveryFailed
+from bot.slack.blocks.elements import channel as channel_name
+from bot.slack.blocks.elements import context
+from bot.slack.lost_replies import find_posted, in_doubt, metadata_of
 from bot.slack.render import UNRENDERED, NotYet, Shown, render
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
@@ -57,7 +57,7 @@ def points_of(chart: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 class Notifier:
-    """Implements `bot.services.ports.Messenger`."""
+    """Implements `bot.services.runtime.ports.Messenger`."""
 
     def __init__(self, ctx: Context, settings: SlackSettings, web: Web) -> None:
         self._ctx = ctx

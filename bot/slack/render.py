@@ -7,27 +7,29 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.authority import ANYBODY, groups
-from bot.rules.tiers import Mandate
-from bot.rules.trouble import given_up_at
-from bot.services import deadlines, extending, mandates, reconciling
-from bot.services.context import Context
-from bot.services.digest_document import DigestDocument
-from bot.services.metering import cost_now
-from bot.services.reminding import ONWARDS
-from bot.slack.blocks import digest, held, interrupted, operators, owner, unattended
-from bot.slack.blocks import ending as ending_message
-from bot.slack.blocks.parts import TEXT_MAX, Message, safe, section
-from bot.slack.blocks.reply import mentioned
+from bot.rules.approvals.approvers import ANYBODY, groups
+from bot.rules.instances.health import given_up_at
+from bot.rules.policy.tiers import Mandate
+from bot.services.billing import true_up
+from bot.services.billing.metering import cost_now
+from bot.services.grants import approvers
+from bot.services.reports.digest_types import DigestDocument
+from bot.services.requests.expiry import ONWARDS
+from bot.services.runtime.context import Context
+from bot.services.sessions import expiration, extension
+from bot.slack.blocks import checkpoint_hold, digest, idle_warning, instance_failed, operators, session_ready_and_ended
+from bot.slack.blocks import session_ending as ending_message
+from bot.slack.blocks.elements import TEXT_MAX, Message, safe, section
+from bot.slack.blocks.private_answer import mentioned
 from bot.slack.blocks.request import asked_again, no_key, reminder, request_message
 from bot.slack.blocks.result import request_result
 from bot.slack.settings import SlackSettings
-from ledger.lookups import public_key, waiting_extensions
+from ledger.core.outbox import message_of
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import NotificationKind, NotificationState, RequestState
 from ledger.models import Instance, Notification, Session, Stray
-from ledger.outbox import message_of
-from ledger.reads import RequestView, SessionView, request_view, session_view
-from ledger.states import NotificationKind, NotificationState, RequestState
-from ledger.values import Actor, ActorKind
+from ledger.queries.lookups import public_key, waiting_extensions
+from ledger.queries.views import RequestView, SessionView, request_view, session_view
 from providers.capabilities import Capabilities
 
 
@@ -75,7 +77,7 @@ def channel_of(settings: SlackSettings, destination: str) -> str:
 async def _mandate(ctx: Context, view: RequestView) -> Mandate:
     """Who is asked about a request that is rendered now."""
     async with ctx.db.read() as tx:
-        return await mandates.mandate(tx, ctx.policy, view.request, ctx.clock.now())
+        return await approvers.mandate(tx, ctx.policy, view.request, ctx.clock.now())
 
 
 async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decimal | None]:
@@ -158,7 +160,9 @@ def _able(ctx: Context, view: SessionView) -> Capabilities | None:
 async def _session_ready(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
     keyless = await _is_keyless(ctx, view.session.owner)
-    return Shown(owner.ready(view, settings.command, _able(ctx, view), keyless=keyless), row.destination)
+    return Shown(
+        session_ready_and_ended.ready(view, settings.command, _able(ctx, view), keyless=keyless), row.destination
+    )
 
 
 async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
@@ -172,8 +176,8 @@ async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
             int(end_s or (view.session.deadline.timestamp() if view.session.deadline else 0)),
             cost_now(ctx, view, ctx.clock.now()),
             view.cap_usd,
-            (await deadlines.why_it_ends(ctx, tx, view.session, ahead=True))[1] if view.instance else "",
-            await extending.is_inside(tx, view.session, owner.KEEP_HOURS),
+            (await expiration.why_it_ends(ctx, tx, view.session, ahead=True))[1] if view.instance else "",
+            await extension.is_inside(tx, view.session, session_ready_and_ended.KEEP_HOURS),
             bool(await waiting_extensions(tx, view.request.id)),
             able is None or able.terminate,
         )
@@ -194,8 +198,8 @@ async def _session_unattended(ctx: Context, settings: SlackSettings, row: Notifi
     async with ctx.db.read() as tx:
         view = await session_view(tx, session_id)
     now = ctx.clock.now()
-    shown = unattended.Unattended(view, int(end_s), cost_now(ctx, view, now), view.cap_usd)
-    return Shown(unattended.unattended(shown, now), channel_of(settings, row.destination), edits=True)
+    shown = idle_warning.Unattended(view, int(end_s), cost_now(ctx, view, now), view.cap_usd)
+    return Shown(idle_warning.unattended(shown, now), channel_of(settings, row.destination), edits=True)
 
 
 async def _session_held(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -205,14 +209,17 @@ async def _session_held(ctx: Context, settings: SlackSettings, row: Notification
         view = await session_view(tx, session_id)
         instance = await tx.get_one(Instance, instance_id)
         waiting = bool(await waiting_extensions(tx, view.request.id))
-    shown = held.Held(view, instance, step, cost_now(ctx, view, now), view.cap_usd, waiting)
-    return Shown(held.held(shown, settings.command, now), channel_of(settings, row.destination), edits=True)
+    shown = checkpoint_hold.Held(view, instance, step, cost_now(ctx, view, now), view.cap_usd, waiting)
+    return Shown(checkpoint_hold.held(shown, settings.command, now), channel_of(settings, row.destination), edits=True)
 
 
 async def _session_ended(ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     view = await _session(ctx, row)
-    between = await reconciling.range_of(ctx, view.session.id)
-    return Shown(owner.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view), between), row.destination)
+    between = await true_up.range_of(ctx, view.session.id)
+    return Shown(
+        session_ready_and_ended.ended(view, cost_now(ctx, view, ctx.clock.now()), _able(ctx, view), between),
+        row.destination,
+    )
 
 
 async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -226,11 +233,11 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
     owner_ref = Actor.from_ref(session.owner)
     own = owner_ref.kind is ActorKind.SLACK and owner_ref.id == row.destination
     if stray is not None:
-        message = interrupted.found(session, instance, stray, own=own)
+        message = instance_failed.found(session, instance, stray, own=own)
     else:
         given_up = given_up_at(instance.trouble_at, ctx.timing.broken_grace_s) if instance.trouble_at else None
         newest = view.instances[-1] if view.instances else None
-        message = interrupted.interrupted(view.request, session, instance, newest, given_up, own=own)
+        message = instance_failed.interrupted(view.request, session, instance, newest, given_up, own=own)
     return Shown(message, row.destination) if own else await _in_thread(ctx, settings, row, view, message)
 
 

@@ -22,7 +22,7 @@ from slack_sdk.http_retry.builtin_async_handlers import (
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.slack.settings import SlackSettings
-from ledger.values import forbid_in_transaction
+from ledger.kernel.network_guard import forbid_in_transaction
 
 #: What is asked for a wait when Slack limits the rate without saying for how long.
 DEFAULT_WAIT_S: Final = 5.0

@@ -14,12 +14,12 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.slack.blocks.reply import broken
-from bot.slack.desk import Desk, Job
+from bot.slack.blocks.private_answer import broken
+from bot.slack.handler_context import Desk, Job
 from bot.slack.inbound import Heard, Kind
-from ledger.claims import claim, release
+from ledger.core.claims import claim, release
+from ledger.kernel.states import InboxState
 from ledger.models import Inbox
-from ledger.states import InboxState
 
 TRIES_MAX: Final = 5
 FIRST_PAUSE_S: Final = 2

@@ -5,33 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
-from bot.services import (
-    auditing,
-    crosstool,
-    deadlines,
-    digests,
-    disks,
-    drifting,
-    ending,
-    hostkeys,
-    idempotency,
-    leftovers,
-    lifecycle,
-    metering,
-    outbox,
-    overlooked,
-    quoting,
-    reconciling,
-    reminding,
-    rolling,
-    sweep,
-    switching,
-    telling,
-    unattended,
-    unclear,
-)
-from bot.services.context import Context
-from bot.services.ports import Messenger
+from bot.services.audit import journal
+from bot.services.billing import metering, rollup, shared_ledger, true_up
+from bot.services.instances import cleanup, launch, operator_reminders, power, reconcile, termination, unknown_outcome
+from bot.services.nodes import host_keys
+from bot.services.outbox import dispatch
+from bot.services.reports import digest
+from bot.services.requests import expiry, quoting
+from bot.services.runtime import idempotency, liveness
+from bot.services.runtime.context import Context
+from bot.services.runtime.ports import Messenger
+from bot.services.sessions import expiration, idle_termination, overspend, retained_disks
+from bot.services.webhooks import delivery
 from bot.ticker.schedule import Job
 
 #: Completed hours are booked this often; the running hour is computed when somebody looks.
@@ -73,7 +58,7 @@ class CloudWatch:
         """One complete look, whatever the time."""
         timing = self._ctx.timing
         self._looked_at = self._ctx.clock.now()
-        found = await sweep.observe(self._ctx, self._cloud)
+        found = await reconcile.observe(self._ctx, self._cloud)
         pause_s = timing.boot_poll_s if found.urgent else timing.sweep_s
         self._next_at = self._looked_at + timedelta(seconds=pause_s)
         return 1
@@ -85,34 +70,34 @@ def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> 
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [
         Job("quotes", lambda: quoting.quote_due(ctx), tick_s, asked, width=WIDTH),
-        Job("expiry", lambda: reminding.expire_due(ctx), tick_s, asked),
-        Job("creates", lambda: lifecycle.send_due(ctx), tick_s, bought, width=WIDTH),
-        Job("unclear-creates", lambda: unclear.resolve_due(ctx), tick_s, bought, width=WIDTH),
-        Job("terminations", lambda: ending.terminate_due(ctx), tick_s, bought, width=WIDTH),
-        Job("orders", lambda: switching.switch_due(ctx), tick_s, bought, width=WIDTH),
-        Job("deadlines", lambda: deadlines.deadlines_due(ctx), tick_s, (hints.sessions,)),
-        Job("drift", lambda: drifting.drift_due(ctx), drifting.LOOK_S, drain=False),
-        Job("agents", lambda: unattended.unattended_due(ctx), unattended.LOOK_S, drain=False),
-        Job("overlooked", lambda: overlooked.overlooked_due(ctx), overlooked.LOOK_S, drain=False),
-        Job("host-keys", lambda: hostkeys.keys_due(ctx), hostkeys.LOOK_S, drain=False),
-        Job("disks", lambda: disks.disks_due(ctx), disks.LOOK_S, drain=False),
-        Job("seals", lambda: auditing.seal_due(ctx), ACCRUE_S),
+        Job("expiry", lambda: expiry.expire_due(ctx), tick_s, asked),
+        Job("creates", lambda: launch.send_due(ctx), tick_s, bought, width=WIDTH),
+        Job("unclear-creates", lambda: unknown_outcome.resolve_due(ctx), tick_s, bought, width=WIDTH),
+        Job("terminations", lambda: termination.terminate_due(ctx), tick_s, bought, width=WIDTH),
+        Job("orders", lambda: power.switch_due(ctx), tick_s, bought, width=WIDTH),
+        Job("deadlines", lambda: expiration.deadlines_due(ctx), tick_s, (hints.sessions,)),
+        Job("drift", lambda: overspend.drift_due(ctx), overspend.LOOK_S, drain=False),
+        Job("agents", lambda: idle_termination.unattended_due(ctx), liveness.LOOK_S, drain=False),
+        Job("overlooked", lambda: operator_reminders.overlooked_due(ctx), operator_reminders.LOOK_S, drain=False),
+        Job("host-keys", lambda: host_keys.keys_due(ctx), host_keys.LOOK_S, drain=False),
+        Job("disks", lambda: retained_disks.disks_due(ctx), retained_disks.LOOK_S, drain=False),
+        Job("seals", lambda: journal.seal_due(ctx), ACCRUE_S),
         Job("metering", lambda: metering.accrue_due(ctx), ACCRUE_S, drain=False),
-        Job("webhooks", lambda: telling.fan_out(ctx), tick_s, drain=False),
-        Job("webhook-deliveries", lambda: telling.deliver_due(ctx), tick_s, width=WIDTH),
-        Job("webhook-log", lambda: telling.forget_due(ctx), telling.FORGET_EVERY_S, drain=False),
-        Job("digests", lambda: digests.digest_due(ctx), DIGEST_S, drain=False),
-        Job("bills", lambda: reconciling.reconcile_due(ctx), RECONCILE_S, drain=False),
-        Job("cost-ledger", lambda: crosstool.import_due(ctx), ACCRUE_S, drain=False),
-        Job("rollup", lambda: rolling.roll_due(ctx), ROLL_S),
-        Job("leftovers", lambda: leftovers.leftovers_due(ctx), leftovers.LOOK_S, (hints.leftovers,), drain=False),
+        Job("webhooks", lambda: delivery.fan_out(ctx), tick_s, drain=False),
+        Job("webhook-deliveries", lambda: delivery.deliver_due(ctx), tick_s, width=WIDTH),
+        Job("webhook-log", lambda: delivery.forget_due(ctx), delivery.FORGET_EVERY_S, drain=False),
+        Job("digests", lambda: digest.digest_due(ctx), DIGEST_S, drain=False),
+        Job("bills", lambda: true_up.reconcile_due(ctx), RECONCILE_S, drain=False),
+        Job("cost-ledger", lambda: shared_ledger.import_due(ctx), ACCRUE_S, drain=False),
+        Job("rollup", lambda: rollup.roll_due(ctx), ROLL_S),
+        Job("leftovers", lambda: cleanup.leftovers_due(ctx), cleanup.LOOK_S, (hints.leftovers,), drain=False),
         Job("answers", lambda: idempotency.forget_due(ctx), idempotency.FORGET_EVERY_S, drain=False),
     ]
     for cloud in ctx.providers:
         watch = CloudWatch(ctx, cloud)
         table.append(Job(f"watch-{cloud}", watch.look, tick_s, (hints.sweep,), drain=False, hurry=watch.hurry))
     if messenger is not None:
-        table.append(Job("outbox", lambda: outbox.deliver_due(ctx, messenger), tick_s, shown, width=WIDTH))
+        table.append(Job("outbox", lambda: dispatch.deliver_due(ctx, messenger), tick_s, shown, width=WIDTH))
     if recover is not None:
         table.append(Job("inbox", recover, tick_s, (hints.inbox,), drain=False, width=WIDTH))
     return table

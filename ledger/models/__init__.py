@@ -1,7 +1,7 @@
 """The rows. They are the model: services read and write these, and nothing else describes the same facts again.
 
-`state` is assigned when a row is born and changed only by `ledger.moves`; the listener below refuses every other
-assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `ledger.claims`: a row is due
+`state` is assigned when a row is born and changed only by `ledger.core.moves`; the listener below refuses every other
+assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `core.claims`: a row is due
 when `due_at` has passed, and None means that nothing is to be done.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlalchemy import event, inspect
 
-from ledger.models.asking import Approval, Delegation, GrantRow, Option, Quote, Request, Token
+from ledger.models.access import ApiAnswer, ApiKey, BudgetLimit, Consumer
 from ledger.models.base import Base, Claimable
-from ledger.models.costing import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
-from ledger.models.doors import ApiAnswer, ApiKey, BudgetLimit, Consumer
-from ledger.models.holding import Disk, Instance, Session, Stray
+from ledger.models.costs import BillLine, EntrySeal, ExternalCost, Facet, Rollup, Unrolled
+from ledger.models.journal import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
 from ledger.models.nodes import Node
-from ledger.models.recording import Event, Inbox, LedgerEntry, Mark, Notification, Seal, SshKey, TurnRow
+from ledger.models.requests import Approval, Delegation, GrantRow, Option, Quote, Request, Token
+from ledger.models.sessions import Disk, Instance, Session, Stray
 from ledger.models.webhooks import Webhook, WebhookDelivery
 
 __all__ = [
@@ -59,17 +59,17 @@ __all__ = [
     "WebhookDelivery",
 ]
 
-#: The rows whose state only `ledger.moves` changes.
+#: The rows whose state only `ledger.core.moves` changes.
 MOVABLE = (Request, GrantRow, Session, Instance, Stray)
 
 
 class StateAssigned(TypeError):
-    """`row.state = …` on a stored row. Use `ledger.moves.move`: it checks, counts, records and announces."""
+    """`row.state = …` on a stored row. Use `ledger.core.moves.move`: it checks, counts, records and announces."""
 
 
 def _refuse_assignment(target: Any, *_: Any) -> None:
     if inspect(target).has_identity:
-        raise StateAssigned(f"{type(target).__name__}.state is changed only by ledger.moves.move")
+        raise StateAssigned(f"{type(target).__name__}.state is changed only by ledger.core.moves.move")
 
 
 for _model in MOVABLE:

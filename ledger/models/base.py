@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from ledger.columns import SafeString, UtcDateTime
+from ledger.kernel.columns import SafeString, UtcDateTime
 
 NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Integer
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.columns import Json, SafeString, UtcDateTime
+from ledger.kernel.columns import Json, SafeString, UtcDateTime
 from ledger.models.base import Base
 
 

@@ -8,9 +8,9 @@ from typing import Any
 from sqlalchemy import Boolean, ForeignKey, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.columns import EnumText, Json, SafeString, SafeText, UtcDateTime
+from ledger.kernel.columns import EnumText, Json, SafeString, SafeText, UtcDateTime
+from ledger.kernel.states import NotificationState
 from ledger.models.base import Base, Claimable
-from ledger.states import NotificationState
 
 
 class Webhook(Base):

@@ -30,11 +30,11 @@ from typing import Any, ClassVar
 
 from starlette.routing import BaseRoute
 
-from ledger.values import Clock
-from providers.sandbox.doors import SshDoors
+from ledger.kernel.clock import Clock
+from providers.sandbox.agents import Nodes
+from providers.sandbox.clock import SandboxClock, SandboxTiming
 from providers.sandbox.faults import Faults
-from providers.sandbox.nodes import Nodes
-from providers.sandbox.pace import SandboxClock, SandboxTiming
+from providers.sandbox.ssh import SshDoors
 
 CALLS_KEPT = 20_000
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from tests.api.door import Door, opened
 from tests.support.clock import SteppedClock
 from tests.support.world import checked_world

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
-from bot.services import consumers
-from bot.services.consumers import NewKey
-from ledger.values import Actor, ActorKind
+from bot.api.dependencies import ApiSettings, Desk
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
+from ledger.kernel.actor import Actor, ActorKind
 from tests.support.world import World
 
 ADA = Actor(ActorKind.OPERATOR, "ada")
@@ -32,7 +32,7 @@ class Door:
     async def key(self, name: str = "atlas", owner: str = "operator:ada", **more: Any) -> str:
         """A new key's token; a person owns themselves."""
         owner = "" if name.startswith("operator:") else owner
-        made = await consumers.create(
+        made = await api_keys.create(
             self.w.ctx.db, self.w.ctx.labels, NewKey(name, owner, **more), ADA, self.w.clock.now()
         )
         assert made.ok, made

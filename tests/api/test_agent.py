@@ -11,11 +11,11 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from bot.rules.nodes import Report
-from bot.services import enrolling
-from bot.services.checkins import Answer, Checkins
-from bot.services.commands import Reply
-from ledger.states import InstanceState
+from bot.rules.nodes.checkins import Report
+from bot.services.nodes import enrollment
+from bot.services.nodes.checkins import Answer, Checkins
+from bot.services.runtime.commands import Reply
+from ledger.kernel.states import InstanceState
 from tests.api.door import Door, code_of
 from tests.support.agents import agent, listening, pass_time
 from tests.support.world import ALICE
@@ -32,7 +32,7 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         await pass_time(w, 61)
         session = (await w.books()).sessions[0]
         assert (node.status, node.deadline) == (200, session.deadline)
-        token = node.env[enrolling.TOKEN]
+        token = node.env[enrollment.TOKEN]
         books = await w.books()
         assert token not in repr([vars(one) for group in (books.events, books.notifications) for one in group])
         head = {"Authorization": f"Bearer {token}"}
@@ -55,7 +55,7 @@ async def test_a_machine_reports_with_its_own_token_and_believes_only_what_is_si
         answers = [(await send(head, seq=1000 + n))[0] for n in range(9)]
         assert answers[-1] == 429
         # A deadline for another machine, or of an older check-in, is not believed.
-        message, signature = enrolling.signed(w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9))
+        message, signature = enrollment.signed(w.ctx.labels, row.id, 1, w.clock.now() + timedelta(days=9))
         stale = {"asks": [], "deadline": {"message": message, "signature": signature}}
         node.obey(stale, w.clock.now())
         forged = message.replace('"n":1', '"n":999999')
@@ -98,7 +98,7 @@ async def test_check_ins_share_transactions_and_leave_no_event(sqlite_door: Door
     await w.running(candidates=("vast",))
     (node,) = w.engine.nodes.running.values()
     assert node.status == 0
-    checkins, token, before = Checkins(w.ctx), node.env[enrolling.TOKEN], len((await w.books()).events)
+    checkins, token, before = Checkins(w.ctx), node.env[enrollment.TOKEN], len((await w.books()).events)
     commits: list[object] = []
     event.listen(w.ctx.db.writer.sync_engine, "commit", commits.append)
     taken = await asyncio.gather(*(checkins.take(token, Report(seq)) for seq in (*range(1, 301), 300)))

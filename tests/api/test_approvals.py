@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from tests.api.door import Door, code_of, opened
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world

@@ -11,14 +11,15 @@ import httpx
 import pytest
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
-from bot.rules.scopes import Scope
-from bot.services import consumers, following
-from bot.services.consumers import Principal, authenticate
-from bot.services.following import Following
-from ledger.audit import read_books
-from ledger.events import record
-from ledger.values import new_id
+from bot.api.dependencies import ApiSettings, Desk
+from bot.rules.access.scopes import Scope
+from bot.services.access import api_keys
+from bot.services.access.api_keys import Principal, authenticate
+from bot.services.audit import event_stream
+from bot.services.audit.event_stream import Following
+from ledger.core.events import record
+from ledger.kernel.ids import new_id
+from ledger.queries.audit import read_books
 from tests.api.door import ADA, Door, code_of
 from tests.support.serving import serving
 from tests.support.world import ALICE, BOB
@@ -31,7 +32,7 @@ async def principal(door: Door, key: str) -> Principal:
 
 
 async def begun(door: Door, key: str, after: str | None = None) -> Following:
-    stream = await following.begin(door.w.ctx, await principal(door, key), after)
+    stream = await event_stream.begin(door.w.ctx, await principal(door, key), after)
     assert isinstance(stream, Following)
     return stream
 
@@ -62,7 +63,7 @@ async def test_everybody_hears_of_their_own_once_and_in_order(door: Door) -> Non
     resumed = await begun(door, atlas, heard[0][-1].id)
     again = [one.id for one in await resumed.look()]
     assert set(again) >= {one.id for one in more}
-    refused = await following.begin(w.ctx, await principal(door, atlas), "evt_0000000000000000")
+    refused = await event_stream.begin(w.ctx, await principal(door, atlas), "evt_0000000000000000")
     assert getattr(refused, "code", "") == "unknown_event"
     await w.end(mine, BOB)
     await w.settle()
@@ -120,7 +121,7 @@ async def test_the_stream_over_http(sqlite_door: Door) -> None:
                     await asyncio.sleep(0)
                 assert (reading.result()["kind"], reading.result()["before"]) == ("request.moved", "quoting")
             # A revoked key hears nothing more: its stream ends.
-            await consumers.revoke(w.ctx.db, atlas.split("_")[1], ADA, w.clock.now())
+            await api_keys.revoke(w.ctx.db, atlas.split("_")[1], ADA, w.clock.now())
             rest = asyncio.create_task(_rest(lines))
             while not rest.done():
                 w.clock.advance(1)

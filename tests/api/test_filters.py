@@ -6,16 +6,17 @@ import inspect
 from collections.abc import Callable
 from decimal import Decimal
 
-from bot.api.routes.market import WORDS, InventoryQuery
-from bot.cli.inventory import inventory as on_the_command_line
-from bot.rules.excluding import capability
-from bot.rules.grammar import Command, parse
-from bot.rules.job import JobArgs, job_request
-from bot.rules.policy import Policy
-from bot.services.planning import LOOK_HOURS
-from ledger.db import Database
-from ledger.values import JobRequest
-from providers.base import Offer
+from bot.api.routes.market import WORDS
+from bot.api.schemas.market import InventoryQuery
+from bot.cli.commands.inventory import inventory as on_the_command_line
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.parser import Command, parse
+from bot.rules.market.filters import capability
+from bot.rules.policy.policy import Policy
+from bot.services.plans.planner import LOOK_HOURS
+from ledger.engine.db import Database
+from ledger.kernel.job import JobRequest
+from providers.contract import Offer
 from tests.api.door import opened
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world

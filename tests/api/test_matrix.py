@@ -9,11 +9,12 @@ import httpx
 from sqlalchemy import select
 
 from bot.api.app import routes
-from bot.api.desk import SCOPE_FIELD, ApiSettings
-from bot.services import consumers, enrolling
-from ledger.db import Database
+from bot.api.dependencies import SCOPE_FIELD, ApiSettings
+from bot.services.access import api_keys
+from bot.services.nodes import enrollment
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState
 from ledger.models import Node
-from ledger.states import InstanceState
 from tests.api.door import ADA, Door, opened
 from tests.support.agents import agent, listening
 from tests.support.clock import SteppedClock
@@ -114,7 +115,7 @@ async def staged(door: Door) -> Stage:
     w = door.w
     tokens = {name: await door.key(name) for name in (OWNER, OTHER, APPROVER, PERSON)}
     tokens |= {ADMIN: await door.key("operator:root", scopes=("admin",)), REVOKED: await door.key("zeus")}
-    await consumers.revoke(w.ctx.db, tokens[REVOKED].split("_")[1], ADA, w.clock.now())
+    await api_keys.revoke(w.ctx.db, tokens[REVOKED].split("_")[1], ADA, w.clock.now())
     held = await door.asked(tokens[OWNER], candidates=["vast"])
     theirs = await door.asked(tokens[OTHER], candidates=["vast"])
     for one in (held, theirs):
@@ -125,10 +126,10 @@ async def staged(door: Door) -> Stage:
     books = await w.books()
     (machine,) = [row for row in books.instances if (row.request_id, row.state) == (theirs, InstanceState.LIVE)]
     nodes = [agent(w, number) for number in range(2)]
-    (node,) = [one for one in nodes if machine.id.partition("_")[2] in one.env[enrolling.TOKEN]]
-    own = next(one for one in nodes if one is not node).env[enrolling.TOKEN]
+    (node,) = [one for one in nodes if machine.id.partition("_")[2] in one.env[enrollment.TOKEN]]
+    own = next(one for one in nodes if one is not node).env[enrollment.TOKEN]
     # The number of one session's token before the secret of another's.
-    tokens |= {NODE: node.env[enrolling.TOKEN], ANONYMOUS: ""}
+    tokens |= {NODE: node.env[enrollment.TOKEN], ANONYMOUS: ""}
     tokens[FORGED] = "_".join((*own.split("_", 2)[:2], tokens[NODE].split("_", 2)[2]))
     made = await door.call("POST", "/webhooks", tokens[OWNER], json={"url": "http://127.0.0.1:9/hooks"})
     assert made.status_code == 201, made.text

@@ -8,20 +8,20 @@ import json
 import ssl
 from typing import Any
 
-from bot.api.schemas import SessionOut
-from bot.cli.views import told_session
-from bot.rules.switching import Order
-from bot.services import switching
-from bot.services.commands import Switch
-from bot.services.crosstool import manifest
-from bot.services.paging import OPERATORS
-from bot.services.sessions import Status
+from bot.api.schemas.sessions import SessionOut
+from bot.cli.terminal.views import told_session
+from bot.rules.instances.power import Order
+from bot.services.billing.shared_ledger import manifest
+from bot.services.instances import power
+from bot.services.notifications.paging import OPERATORS
+from bot.services.runtime.commands import Switch
+from bot.services.sessions.service import Status
 from bot.slack.blocks import status
-from ledger.db import Database
-from ledger.journal import latest_events
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.models import Node as NodeRow
-from ledger.values import Actor, ActorKind
-from providers import profile
+from ledger.queries.journal import latest_events
+from providers.profiles import model
 from tests.api.door import Door, code_of, opened
 from tests.support.agents import agent, listening, pass_time
 from tests.support.clock import SteppedClock
@@ -154,12 +154,12 @@ async def test_a_restart_that_wipes_the_disk_makes_a_new_certificate_and_no_alar
     async with checked_world(sqlite_db, clock) as w, listening(w):
         w.tune(same_person=((ALICE.id, "operator:alice"),))
         cloud = next(
-            name for name, one in w.ctx.providers.items() if one.capabilities.restart and profile.load(name).restarted
+            name for name, one in w.ctx.providers.items() if one.capabilities.restart and model.load(name).restarted
         )
         request_id = await w.running(ALICE, candidates=(cloud,))
         await agent(w).serve()
         await pass_time(w, 61)
-        assert (await switching.switch(w.ctx, Switch(request_id, facts(ALICE), Order.RESTART))).ok
+        assert (await power.switch(w.ctx, Switch(request_id, facts(ALICE), Order.RESTART))).ok
         await w.settle()
         assert (await w.session((await w.books()).sessions[0].id)).node.api_port is None  # type: ignore[union-attr]
         await w.run(60, 20)

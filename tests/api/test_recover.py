@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.scopes import Scope
-from bot.services import recovery
-from ledger.db import Database
-from ledger.values import new_id
-from providers.sandbox.pace import SandboxTiming
+from bot.rules.access.scopes import Scope
+from bot.services.runtime import recovery_mode
+from ledger.engine.db import Database
+from ledger.kernel.ids import new_id
+from providers.sandbox.clock import SandboxTiming
 from tests.api.door import opened
-from tests.services.test_recovery import rent
+from tests.services.runtime.test_recovery_mode import rent
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
 
@@ -30,11 +30,11 @@ async def test_from_an_empty_ledger_one_is_ended_and_one_is_its_owners(
             keep, drop = found
             over = await door.call("POST", f"/strays/{drop['id']}/condemn", root, json={"reason": "nobody's"})
             assert over.json()["code"] == "condemned"
-            assert await recovery.now_on(w.ctx.db)
+            assert await recovery_mode.now_on(w.ctx.db)
             word = {"hours": "2h", "owner": "operator:ida", "reason": "it trains"}
             kept = await door.call("POST", f"/strays/{keep['id']}/adopt", ben, json=word)
             assert kept.json()["code"] == "adopted", kept.text
-            assert not await recovery.now_on(w.ctx.db)
+            assert not await recovery_mode.now_on(w.ctx.db)
             # The hour before it was adopted is its owner's cost, and nobody else's.
             mine = (await door.call("GET", "/costs?mine=true", ida)).json()
             assert abs(Decimal(mine["today_usd"]) - Decimal(keep["price_usd_h"])) < Decimal("0.02")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
-from bot.services import consumers
-from bot.services.consumers import NewKey
-from ledger.db import Database
-from ledger.values import Actor, ActorKind
+from bot.api.dependencies import ApiSettings, Desk
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from tests.api.door import ADA
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
@@ -34,7 +34,7 @@ async def test_every_phase(
         w.tune(approvers=(BOB.id, BEN.ref), max_open_requests_per_user=10_000)
         request_id = await w.running(BEN)
         command = NewKey(BEN.ref, scopes=("admin", "approvals:write", "metrics:read"))
-        made = await consumers.create(sqlite_db, w.ctx.labels, command, ADA, clock.now())
+        made = await api_keys.create(sqlite_db, w.ctx.labels, command, ADA, clock.now())
         settings = tmp_path / "schemathesis.toml"
         known = {
             "path.request": request_id,

@@ -6,18 +6,18 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import cast
 
-from bot.api.schemas import SessionOut
-from bot.cli.views import told_session
-from bot.rules.wording import unreconciled
-from bot.services.reconciling import range_of
-from bot.services.sessions import status
-from bot.slack.blocks import owner
+from bot.api.schemas.sessions import SessionOut
+from bot.cli.terminal.views import told_session
+from bot.rules.values.phrases import unreconciled
+from bot.services.billing.true_up import range_of
+from bot.services.sessions.service import status
+from bot.slack.blocks import session_ready_and_ended
 from bot.slack.blocks.status import status as slack_status
-from ledger.db import Database
-from ledger.states import InstanceState
-from providers.base import Provider
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState
+from providers.contract import Provider
 from tests.api.door import JOB, Door, code_of, opened
-from tests.services.test_reconciling import Silent
+from tests.services.billing.test_true_up import Silent
 from tests.support.clock import SteppedClock
 from tests.support.world import BOB, checked_world
 
@@ -129,4 +129,4 @@ async def test_what_a_silent_cloud_charged_reads_the_same_at_every_door(
                 said
                 in slack_status(found, w.ctx.policy, view.accrued_usd, w.clock.now(), mine=True, between=between).text
             )
-            assert said in owner.ended(view, view.accrued_usd, between=between).text
+            assert said in session_ready_and_ended.ended(view, view.accrued_usd, between=between).text

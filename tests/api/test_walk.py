@@ -6,11 +6,11 @@ from decimal import Decimal
 from typing import Any, cast
 
 from bot.slack.blocks.request import request_message
-from ledger.db import Database
-from ledger.states import RequestState
+from ledger.engine.db import Database
+from ledger.kernel.states import RequestState
 from tests.api.door import JOB, Door, code_of, opened
 from tests.support.clock import SteppedClock
-from tests.support.interposed import Noting, noting
+from tests.support.proxy_provider import Noting, noting
 from tests.support.world import BOB, checked_world
 
 LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@laptop"

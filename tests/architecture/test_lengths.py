@@ -12,9 +12,9 @@ import pytest
 from bot.clock import SystemClock
 from ledger.models import BillLine, Facet, Instance, Session, Stray
 from providers import clouds
-from providers.base import GPU_MAX, REF_MAX, InstanceStatus, ObservedInstance
+from providers.contract import GPU_MAX, REF_MAX, InstanceStatus, ObservedInstance
 from providers.errors import UnexpectedResponse
-from providers.gpus import GPUS
+from providers.gpus.table import GPUS
 from providers.registry import REGISTRY
 
 

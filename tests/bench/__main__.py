@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from bot.services import backlog
-from ledger.db import Database
+from ledger.engine.db import Database
+from ledger.queries.metrics import waiting_rows
 from tests.bench import processes
 from tests.bench.api import measure as measure_api
 from tests.bench.api import replicas as measure_replicas
@@ -42,7 +42,8 @@ def _make(port: int) -> Callable[[int], bytes]:
 async def _waiting(url: str) -> dict[str, int]:
     database = Database(url)
     try:
-        return await backlog.waiting(database)
+        async with database.read() as tx:
+            return await waiting_rows(tx)
     finally:
         await database.close()
 

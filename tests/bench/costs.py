@@ -14,21 +14,22 @@ from typing import Any
 
 from sqlalchemy import delete, insert, text
 
-from bot.rules.budget import Period
-from bot.rules.digest import day_before
-from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy
-from bot.rules.timing import Timing
-from bot.services import costs, digests
-from bot.services.rolling import BATCH, sealed
+from bot.rules.budgets.budget import Period
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.reports.digest import day_before
+from bot.rules.values.labels import LabelKey
+from bot.services.billing import costs
+from bot.services.billing.rollup import BATCH, sealed
+from bot.services.reports import digest
 from bot.wiring import assemble
-from ledger.db import Database
+from ledger.engine.db import Database
+from ledger.kernel.calendar_spans import ORDER, begin
+from ledger.kernel.ids import new_id
+from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, LedgerEntry, Request, Session, Unrolled
-from ledger.rollup import FACETS, SPENT, TOTAL, add, fold, raw
-from ledger.spans import ORDER, begin
-from ledger.spending import EVERYBODY
-from ledger.states import GrantState, InstanceState, RequestState, SessionState
-from ledger.values import new_id
+from ledger.queries.rollup import FACETS, SPENT, TOTAL, add, fold, raw
+from ledger.queries.spend import EVERYBODY
 from tests.bench.databases import Line, on_both
 from tests.support.clock import SteppedClock
 
@@ -172,7 +173,7 @@ async def digested(db: Database) -> Decimal:
     labels = LabelKey("test", b"a label key for benches only")
     ctx = assemble(db, SteppedClock(NOW), {}, labels, policy=Policy(), timing=Timing())
     async with db.read() as tx:
-        return (await digests.digest(ctx, tx, day_before(NOW.date(), "Europe/Berlin"), weekly=False)).spent_usd
+        return (await digest.digest(ctx, tx, day_before(NOW.date(), "Europe/Berlin"), weekly=False)).spent_usd
 
 
 async def from_entries(db: Database) -> Decimal:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from tests.support.databases import copy_sqlite, migrated_sqlite, postgres_template
 
 #: Name of the workload, what it took, and what that means.

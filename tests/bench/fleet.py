@@ -18,20 +18,24 @@ from typing import Any, cast
 
 from sqlalchemy import insert, text
 
-from bot.rules.labels import LabelKey, instance_name
-from bot.rules.nodes import Report
-from bot.rules.policy import Policy
-from bot.rules.timing import Timing
-from bot.services import budgets, deadlines, drifting, enrolling, metering, rolling, sweep, unattended
-from bot.services.checkins import GROUP_MAX, Checkins
-from bot.services.context import Context
+from bot.rules.nodes.checkins import Report
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.values.labels import LabelKey, instance_name
+from bot.services.billing import metering, rollup
+from bot.services.budgets import enforcement
+from bot.services.instances import reconcile
+from bot.services.nodes import enrollment
+from bot.services.nodes.checkins import GROUP_MAX, Checkins
+from bot.services.runtime.context import Context
+from bot.services.sessions import expiration, idle_termination, overspend
 from bot.wiring import assemble
-from ledger.db import Database
+from ledger.engine.db import Database
+from ledger.kernel.ids import bare_id, new_id
+from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
 from ledger.models import Approval, Base, GrantRow, Instance, Node, Option, Quote, Request, Session
-from ledger.states import GrantState, InstanceState, RequestState, SessionState
-from ledger.values import bare_id, new_id
-from providers.base import InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
 from providers.capabilities import Capabilities
+from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider, SshEndpoint
 from tests.bench.databases import Line, on_both
 from tests.bench.market import CLOUDS
 from tests.support.clock import SteppedClock
@@ -136,7 +140,7 @@ class Fleet:
         rows[Node].append(
             {
                 "instance_id": ids["ins"], "session_id": ids["ses"], "made_at": at, "seq": 0, "at": now,
-                "token_hash": enrolling.hashed(LABEL_KEY, secret), "work": "running", "report": {}, "wanted": [],
+                "token_hash": enrollment.hashed(LABEL_KEY, secret), "work": "running", "report": {}, "wanted": [],
             }
         )  # fmt: skip
         self.tokens.append(f"gpun_{ref}_{secret}")
@@ -182,7 +186,7 @@ Step = Callable[[Fleet], Awaitable[object]]
 
 async def _sweep(fleet: Fleet) -> None:
     for name in fleet.shelves:
-        await sweep.observe(fleet.ctx, name)
+        await reconcile.observe(fleet.ctx, name)
 
 
 async def _checkins(fleet: Fleet) -> None:
@@ -194,15 +198,15 @@ async def _checkins(fleet: Fleet) -> None:
 
 
 async def _budget(fleet: Fleet) -> None:
-    spend = budgets.Spend("slack:T1/U0007", "project-3", Decimal(5), Decimal(1), Decimal(5))
+    spend = enforcement.Spend("slack:T1/U0007", "project-3", Decimal(5), Decimal(1), Decimal(5))
     async with fleet.db.write() as tx:
-        room = await budgets.gate(fleet.ctx, tx, spend, fleet.clock.now())
+        room = await enforcement.gate(fleet.ctx, tx, spend, fleet.clock.now())
     if not room.verdict.allowed or len(room.lines) < 2:
         raise SystemExit(f"the budget was not counted: {room}")
 
 
 async def _fold(fleet: Fleet) -> None:
-    while await rolling.roll_due(fleet.ctx):
+    while await rollup.roll_due(fleet.ctx):
         pass
 
 
@@ -224,10 +228,10 @@ STEPS: tuple[tuple[str, Step, float | None], ...] = (
     ("metering, nothing to book", _accrue, AIM_S),
     ("check-ins of all", _checkins, AIM_S),
     ("sweep, nothing has changed", _sweep, AIM_S),
-    ("silent and idle agents", lambda fleet: unattended.unattended_due(fleet.ctx), AIM_S),
-    ("spend drift", lambda fleet: drifting.drift_due(fleet.ctx), AIM_S),
+    ("silent and idle agents", lambda fleet: idle_termination.unattended_due(fleet.ctx), AIM_S),
+    ("spend drift", lambda fleet: overspend.drift_due(fleet.ctx), AIM_S),
     ("one approval against its budgets", _budget, AIM_S),
-    ("deadlines", lambda fleet: deadlines.deadlines_due(fleet.ctx), AIM_S),
+    ("deadlines", lambda fleet: expiration.deadlines_due(fleet.ctx), AIM_S),
 )
 
 

@@ -7,10 +7,10 @@ import time
 from decimal import Decimal
 from statistics import median
 
-from bot.cli.playground import Playground, playground
+from bot.cli.demo.demo_stack import Playground, playground
 from bot.practice.reader import button_texts
-from ledger.values import GpuConstraint, JobRequest
-from providers.base import Provider
+from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.contract import Provider
 
 ROUNDS = 10
 JOB = JobRequest(GpuConstraint(("RTX4090",), 1, 1), Decimal(2))

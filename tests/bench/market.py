@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import cast
 
-from bot.rules.policy import Policy
-from bot.services.catalog import Catalog, Inventory
-from ledger.values import GpuConstraint, JobRequest
-from providers.base import Offer, Provider, Stock
+from bot.rules.policy.policy import Policy
+from bot.services.market.catalog import Catalog, Inventory
+from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.gpus import GPUS
+from providers.contract import Offer, Provider, Stock
+from providers.gpus.table import GPUS
 from tests.support.clock import SteppedClock
 
 CLOUDS = ("vast", "runpod", "lambda", "tensordock", "kaggle")

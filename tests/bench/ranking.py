@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
-from bot.rules.policy import Policy
-from bot.rules.ranking import rank
-from ledger.values import GpuConstraint, JobRequest
-from providers.base import Offer
+from bot.rules.market.ranking import rank
+from bot.rules.policy.policy import Policy
+from ledger.kernel.job import GpuConstraint, JobRequest
+from providers.contract import Offer
 from tests.bench.market import Shelf, offers
 from tests.support.clock import SteppedClock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bot.services.catalog import Inventory
+from bot.services.market.catalog import Inventory
 from tests.bench.market import CLOUDS, QUESTIONS, measure, offers
 from tests.support.clock import SteppedClock
 

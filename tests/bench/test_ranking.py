@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bot.rules.policy import Policy
-from bot.rules.ranking import rank
+from bot.rules.market.ranking import rank
+from bot.rules.policy.policy import Policy
 from tests.bench.market import Shelf
 from tests.bench.ranking import CLOUDS, JOB, RUN, market, ours_ms
 

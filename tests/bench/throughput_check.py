@@ -3,7 +3,7 @@
 `GPU_SHOPPER_DATA=../shared/data python -m tests.bench.throughput_check [--fit]`. Every model is predicted by a fit on
 the rows of the other models, and every GPU type by a fit on the rows of the other types. Exponents and ridge are chosen
 inside each fit, by leaving out one model after another of the rows that the fit may see. `--fit` prints the numbers
-that `bot.rules.throughput_table` holds.
+that `bot.rules.sizing.throughput_data` holds.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from statistics import median
 
-from bot.rules.throughput import predicted_s, tokens_per_s
-from bot.rules.throughput_table import COEFFICIENTS, EXPONENTS, Exponents
-from bot.rules.training_terms import TERMS, flops_per_token, machine, peak_flops, terms
-from bot.rules.vram import FitVerdict, fit
+from bot.rules.sizing.throughput import predicted_s, tokens_per_s
+from bot.rules.sizing.throughput_data import COEFFICIENTS, EXPONENTS, Exponents
+from bot.rules.sizing.training import TERMS, flops_per_token, machine, peak_flops, terms
+from bot.rules.sizing.vram import FitVerdict, fit
 from tests.bench.least_squares import relative
 from tests.bench.throughput_data import FILE, Measured, folder, load
 

@@ -7,10 +7,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.rules.models import MODELS
-from bot.rules.vram import Plan
-from bot.rules.workload import Architecture, Precision, Sharding, Workload, architecture
-from providers.gpus import GPUS, Gpu
+from bot.rules.sizing.model_shapes import MODELS
+from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.workload import Architecture, Precision, Sharding, Workload, architecture
+from providers.gpus.table import GPUS, Gpu
 
 VARIABLE = "GPU_SHOPPER_DATA"
 FILE = Path("throughput") / "llmfoundry_train.csv"

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,12 +19,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import practice, sandbox
 from bot.cli.lazy import COMMANDS, build
+from bot.cli.local import practice, sandbox
 from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
 
 PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
 LIMIT_S = 60
@@ -100,7 +101,8 @@ def test_version_of_the_real_program() -> None:
     assert run("version")[1] == done.stdout
 
 
-def test_the_schema_goes_up_down_and_is_checked(elsewhere: Path) -> None:
+def test_the_schema_goes_up_and_is_checked(elsewhere: Path) -> None:
+    assert run("db", "current")[1].startswith("base ")
     assert "The ledger is at 0" in run("db", "upgrade")[1]
     assert (elsewhere / "data" / "gpu-shopper.db").stat().st_mode & 0o077 == 0
     code, out, _ = run("db", "current")
@@ -108,8 +110,28 @@ def test_the_schema_goes_up_down_and_is_checked(elsewhere: Path) -> None:
     assert (code, at) == (0, newest)
     assert run("db", "check") == (0, "The tables and the models agree.\n", "")
     assert run("db", "check", "--fresh")[0] == 0
-    assert run("db", "downgrade", "base")[1] == "The ledger is at base: it is empty.\n"
-    assert run("db", "current")[1].startswith("base ")
+    code, out, err = run("db", "downgrade", "base")
+    assert (code, out) == (1, "")
+    assert "The ledger can't go back below revision 0044" in err
+    assert run("db", "current")[1].startswith(f"{at} ")
+
+
+def test_a_ledger_from_before_the_baseline_is_refused_and_stays_as_it_is(elsewhere: Path) -> None:
+    run("db", "upgrade")
+    with sqlite3.connect(elsewhere / "data" / "gpu-shopper.db") as ledger:
+        ledger.execute("UPDATE alembic_version SET version_num = '0037'")
+    ledger.close()
+    said = (
+        "The ledger is at revision 0037, and this program upgrades ledgers from revision 0044 on. "
+        "Check out commit f8386fd and run gpu-shopper db upgrade there; then this version opens it. "
+        "Or set GPU_SHOPPER_DATABASE_URL to a new database."
+    )
+    for command in ("db upgrade", "db downgrade -1", "db check", "sessions", "unreachable list"):
+        code, out, err = run(*command.split())
+        assert (command, code, out, " ".join(err.split())) == (command, 1, "", said)
+    code, out, _ = run("doctor", "--offline")
+    assert (code, said in " ".join(out.split())) == (1, True)
+    assert run("db", "current")[1].startswith("0037 (newest: ")
 
 
 def test_a_revision_that_does_not_exist_is_explained() -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.lazy import build
-from ledger.values import cents
+from ledger.kernel.money import cents
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_inventory import clouds
 

@@ -13,12 +13,12 @@ import httpx
 import pytest
 from rich.console import Console
 
-from bot.cli.demo import serve_until
-from bot.cli.playground import playground
-from bot.cli.walk import violations, walk
+from bot.cli.demo.command import serve_until
+from bot.cli.demo.demo_script import violations, walk
+from bot.cli.demo.demo_stack import playground
 from bot.practice.reader import button_texts
 from bot.practice.remote import RemoteDriver
-from ledger.audit import read_books
+from ledger.queries.audit import read_books
 from tests.cli.test_commands import LIMIT_S, elsewhere, run, started
 
 __all__ = ["elsewhere"]

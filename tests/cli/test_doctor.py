@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import doctor
-from bot.cli.doctor import Finding, Grade, examine
 from bot.cli.lazy import build
+from bot.cli.local import doctor
+from bot.cli.local.doctor import Finding, Grade, examine
 from bot.clock import SystemClock
 from bot.practice.app import Practice
 from bot.practice.workspace import Workspace
-from ledger.db import Database
+from ledger.engine.db import Database
 from migrations.run import upgrade
 from providers.registry import sandboxes
-from providers.sandbox.app import build_app
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.cli.test_commands import elsewhere
 from tests.support import rows
 from tests.support.serving import serving

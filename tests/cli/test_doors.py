@@ -13,13 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api, routes
-from bot.api.desk import ApiSettings, Desk
-from bot.cli import asking
+from bot.api.dependencies import ApiSettings, Desk
+from bot.cli.access.settings import operator
+from bot.cli.commands import requests
 from bot.cli.lazy import COMMANDS, build
-from bot.cli.shared import operator
-from bot.services import consumers
-from bot.services.consumers import NewKey
-from ledger.db import Database
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
+from ledger.engine.db import Database
 from tests.cli.test_commands import elsewhere
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
@@ -109,7 +109,7 @@ async def terminal(
 ) -> AsyncIterator[Terminal]:
     """The operator may decide here and in Slack, and answers for the program atlas."""
     me = operator()
-    monkeypatch.setattr(asking, "POLL_S", 0.02)
+    monkeypatch.setattr(requests, "POLL_S", 0.02)
     url = sqlite_db.url.render_as_string(hide_password=False)
     Path(str(sqlite_db.url.database)).parent.chmod(0o700)
     policy = elsewhere / "policy.yml"
@@ -122,14 +122,14 @@ async def terminal(
             # Here too they are set up; nothing that is compared asks them.
             for variable, value in cloud.environment(f"http://127.0.0.1:9/{name}").items():
                 monkeypatch.setenv(variable, value)
-        made = await consumers.create(sqlite_db, w.ctx.labels, NewKey(me.ref), me, clock.now())
+        made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey(me.ref), me, clock.now())
         async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as there:
             yield Terminal(w, there, str(made.data["token"]), monkeypatch)
 
 
 async def test_the_walk_by_the_command_line_alone(terminal: Terminal) -> None:
     t = terminal
-    atlas = await consumers.create(t.w.ctx.db, t.w.ctx.labels, NewKey("atlas", "UCAROL"), operator(), t.w.clock.now())
+    atlas = await api_keys.create(t.w.ctx.db, t.w.ctx.labels, NewKey("atlas", "UCAROL"), operator(), t.w.clock.now())
     program = str(atlas.data["token"])
     t.far(program)
     assert "asking vast" in await t.good("provision", "--gpu", "4090", "--hours", "2", "--reason", "a walk")

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bot.cli import market
+from bot.cli.access import market
 from bot.cli.lazy import build
-from bot.cli.telling import tell
+from bot.cli.terminal.terminal_tables import tell
 from bot.clock import SystemClock
-from bot.rules.policy import Policy
-from bot.rules.ranking import rank
-from bot.services.catalog import CloudAnswer, Inventory
-from bot.services.market_document import market_document
-from bot.services.told import told_market
+from bot.rules.market.ranking import rank
+from bot.rules.policy.policy import Policy
+from bot.services.market.catalog import CloudAnswer, Inventory
+from bot.services.market.document import market_document
+from bot.services.market.tables import told_market
 from providers.registry import REGISTRY, sandboxes
-from providers.sandbox.app import build_app
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.cli.test_commands import elsewhere
 from tests.rules.builders import CLOUDS, NOW, job, offer
 from tests.support.serving import serving

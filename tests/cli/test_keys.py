@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.rules.scopes import TOKEN
+from bot.rules.access.scopes import TOKEN
 from tests.cli.test_commands import elsewhere, run
 
 __all__ = ["elsewhere"]

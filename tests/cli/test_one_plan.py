@@ -15,17 +15,17 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
-from bot.rules.wording import hours, rate, usd
-from bot.services import consumers
-from bot.services.consumers import NewKey
-from bot.services.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
-from bot.services.measured import record_run
-from bot.services.plan_text import cells
-from ledger.db import Database
-from ledger.values import Actor, ActorKind
+from bot.rules.values.phrases import hours, rate, usd
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
+from bot.services.plans.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
+from bot.services.plans.run_history import record_run
+from bot.services.plans.text import cells
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
 from tests.cli.test_plan import POLICY, WORDS, planned, schema
 from tests.slack.conftest import Stage, staged
 from tests.support.clock import SteppedClock
@@ -74,7 +74,7 @@ async def test_every_door_tells_one_plan(stage: Stage, tmp_path: Path, monkeypat
     made = await planned(stage)
     assert made.best is not None
     ctx = stage.ctx
-    created = await consumers.create(ctx.db, ctx.labels, NewKey("atlas", "operator:ada"), ADA, stage.w.clock.now())
+    created = await api_keys.create(ctx.db, ctx.labels, NewKey("atlas", "operator:ada"), ADA, stage.w.clock.now())
     key = str(created.data["token"])
     await stage.command("alice", f"/gpu plan {WORDS}")
     message, dialog = all_text(stage.ws.ephemerals("alice")[-1]), await by_button(stage)

@@ -15,15 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Desk
 from bot.cli.lazy import build
 from bot.practice.reader import all_text
-from bot.rules.policy import Policy
-from bot.rules.wording import rate, usd
-from bot.services import consumers
-from bot.services.consumers import NewKey
-from ledger.db import Database
-from ledger.values import Actor, ActorKind, short_id
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import rate, usd
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import short_id
 from tests.slack.conftest import Stage, staged
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
@@ -93,7 +94,7 @@ async def doors(sqlite_db: Database, clock: SteppedClock, monkeypatch: pytest.Mo
             ("operator:root", "", EVERYTHING),
         ):
             wanted = NewKey(name, owner, scopes)
-            made = await consumers.create(sqlite_db, stage.ctx.labels, wanted, ADA, clock.now())
+            made = await api_keys.create(sqlite_db, stage.ctx.labels, wanted, ADA, clock.now())
             keys[name.rpartition(":")[2]] = str(made.data["token"])
         async with serving(build_api(Desk(stage.ctx, ApiSettings("C0GPU")), {})) as url:
             yield Doors(stage, url, keys, monkeypatch)

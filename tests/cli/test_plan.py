@@ -19,18 +19,17 @@ import yaml
 from typer.testing import CliRunner
 
 from bot.api.routes.market import plan_out
+from bot.cli.commands.in_process_market import write
 from bot.cli.lazy import build
-from bot.cli.market_here import write
-from bot.cli.telling import tell
+from bot.cli.terminal.terminal_tables import tell
 from bot.practice.reader import all_text
-from bot.rules.grammar import Command, parse
-from bot.rules.job import job_request
-from bot.rules.policy import Policy
-from bot.rules.wording import usd
-from bot.services import planning
-from bot.services.chart import chart, front
-from bot.services.commands import Reply
-from bot.services.deliverables import (
+from bot.rules.grammar.job_args import job_request
+from bot.rules.grammar.parser import Command, parse
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import usd
+from bot.services.plans import planner
+from bot.services.plans.chart import chart, front
+from bot.services.plans.deliverables import (
     CostEstimate,
     InstanceManifest,
     PlanHead,
@@ -39,10 +38,11 @@ from bot.services.deliverables import (
     instance_manifest,
     plan_head,
 )
-from bot.services.tables import told_plan
+from bot.services.plans.tables import told_plan
+from bot.services.runtime.commands import Reply
 from bot.slack.blocks.plan import plan as plan_message
-from ledger.db import Database
-from ledger.values import JobRequest
+from ledger.engine.db import Database
+from ledger.kernel.job import JobRequest
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_inventory import clouds
 from tests.slack.conftest import Stage, staged
@@ -66,15 +66,15 @@ def asked(words: str) -> JobRequest:
     found = parse(f"plan {words}")
     assert isinstance(found, Command), found.message
     assert found.args is not None
-    return job_request(found.args, POLICY, planning.LOOK_HOURS)
+    return job_request(found.args, POLICY, planner.LOOK_HOURS)
 
 
-async def planned(stage: Stage, words: str = WORDS) -> planning.Planned:
+async def planned(stage: Stage, words: str = WORDS) -> planner.Planned:
     """A plan after the deeper pages were read, so that every question sees the same market."""
     ctx = stage.ctx
-    await planning.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
+    await planner.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
     await asyncio.gather(*ctx.catalog._deeper)
-    return await planning.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
+    return await planner.plan(ctx.catalog, ctx.clock, asked(words), ctx.policy)
 
 
 def head_of(page: str) -> PlanHead:
@@ -167,7 +167,7 @@ async def test_a_missing_number_falls_back_to_hours_and_says_so(stage: Stage) ->
     assert told in all_text_of(made)
 
 
-def all_text_of(made: planning.Planned) -> str:
+def all_text_of(made: planner.Planned) -> str:
     return json.dumps(plan_message(made, "/gpu").payload(), ensure_ascii=False)
 
 
@@ -212,7 +212,7 @@ async def test_a_run_that_fits_nowhere_or_whose_time_nobody_knows_is_not_asked_f
     assert not (await stage.w.books()).requests
     ctx = stage.ctx
     wanted = replace(asked("model=1B tokens=1B"), work=("model=1B",))
-    unknown = await planning.rented_hours(ctx.catalog, ctx.clock, wanted, ctx.policy)
+    unknown = await planner.rented_hours(ctx.catalog, ctx.clock, wanted, ctx.policy)
     assert isinstance(unknown, Reply)
     assert unknown.sentence.startswith("Say for how long, such as 6h. How many tokens")
 
@@ -280,7 +280,7 @@ def test_what_is_heavy_is_loaded_on_first_use() -> None:
         "import sys, bot.cli.lazy; bot.cli.lazy.build()\n"
         "def loaded(*names): return {name.partition('.')[0] for name in sys.modules} & set(names)\n"
         "print(loaded('matplotlib', 'numpy', 'pydantic', 'sqlalchemy'))\n"
-        "import bot.cli.plan, bot.cli.serve\n"
+        "import bot.cli.commands.plan, bot.cli.local.serve\n"
         "print(loaded('alembic', 'asyncssh', 'boto3', 'botocore', 'huggingface_hub', 'keyring', 'mako', 'matplotlib', "
         "'mcp', 'pandas', 'polars', 'pyarrow'))\n"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
+from bot.cli.commands.profiles import problems_of
 from bot.cli.lazy import build
-from bot.cli.profiles import problems_of
 from providers.registry import REGISTRY
 from tests.cli.test_commands import elsewhere
 from tests.rules.builders import capabilities

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bot.cli.progress import OVER
+from bot.cli.commands.progress import OVER
 from tests.cli.test_commands import elsewhere, run
 
 __all__ = ["elsewhere"]

@@ -12,15 +12,17 @@ from pathlib import Path
 import pytest
 
 from bot.clock import SystemClock
-from bot.rules.recovering import held
-from bot.services import consumers, unattended
-from bot.services.consumers import NewKey
-from ledger.states import StrayState
-from ledger.values import Actor, ActorKind, new_id
-from providers.sandbox.app import build_app
+from bot.rules.instances.recovery_mode import held
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey
+from bot.services.sessions import idle_termination
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import new_id
+from ledger.kernel.states import StrayState
+from providers.sandbox.server import build_app
 from tests.cli.test_commands import elsewhere
 from tests.cli.test_doors import Terminal, terminal
-from tests.services.test_recovery import rent
+from tests.services.runtime.test_recovery_mode import rent
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving
 from tests.support.world import ALICE
@@ -83,7 +85,7 @@ async def test_what_is_unknown_is_found_here_and_elsewhere_and_adopted_once_howe
     t, w = server, server.w
     ref = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', w.clock.now()), 1)}")
     root = NewKey(ROOT.ref, scopes=("admin",))
-    made = await consumers.create(w.ctx.db, w.ctx.labels, root, ROOT, w.clock.now())
+    made = await api_keys.create(w.ctx.db, w.ctx.labels, root, ROOT, w.clock.now())
     t.far(str(made.data["token"]))
     far = await t.run("recover")
     t.near()
@@ -122,5 +124,5 @@ async def test_who_asks_while_no_service_runs_is_told_that_nobody_acts(server: T
     (request,) = (await t.w.books()).requests
     assert "nobody acts on this until gpu-shopper serve runs" in alone
     assert f"gpu-shopper request {request.id[-6:]}" in alone
-    await unattended.unattended_due(t.w.ctx)  # What a service does every few seconds.
+    await idle_termination.unattended_due(t.w.ctx)  # What a service does every few seconds.
     assert "serve" not in await t.good(*ask)

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.lazy import build
-from ledger.audit import Books, read_books
-from ledger.db import Database
-from ledger.states import RequestState, SessionState
+from ledger.engine.db import Database
+from ledger.kernel.states import RequestState, SessionState
+from ledger.queries.audit import Books, read_books
 from migrations import run as schema
 from tests.cli.test_terminal import Person
 from tests.support import rows
@@ -24,7 +24,7 @@ from tests.support.databases import sqlite_url
 @pytest.fixture
 def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ledger of this test's own with one running session, and a policy that lets whoever is logged in approve."""
-    found = sqlite_url(tmp_path / "ledger.db")
+    found = sqlite_url(tmp_path / "ledger.engine.db")
     policy = tmp_path / "policy.yml"
     policy.write_text(f"policy: {{approvers: ['operator:{getpass.getuser()}']}}")
     monkeypatch.chdir(tmp_path)

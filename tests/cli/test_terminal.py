@@ -23,9 +23,9 @@ from rich.console import Console
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from bot.cli import screen, telling
 from bot.cli.lazy import COMMANDS, build, load
-from bot.services.told import TextTable, Told
+from bot.cli.terminal import screen, terminal_tables
+from bot.rules.values.text_table import TextTable, Told
 from tests.cli.test_doors import Terminal, elsewhere, terminal
 
 __all__ = ["elsewhere", "terminal"]
@@ -64,7 +64,7 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 def test_every_answer_can_be_had_as_json() -> None:
     lacking = set()
     for name, entry in COMMANDS.items():
-        module, _, attribute = (entry.at or f"{name}:app").partition(":")
+        module, _, attribute = (entry.at or f"commands.{name}:app").partition(":")
         for full, command in _commands(get_command(getattr(load(module), attribute)), name):
             if not any("--json" in option.opts for option in command.params):
                 lacking.add(full)
@@ -184,8 +184,8 @@ def test_ctrl_c_between_two_questions_is_not_lost() -> None:
 
 def _at(width: int, told: Told, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     out = io.StringIO()
-    monkeypatch.setattr(telling, "console", lambda: Console(file=out, width=width, soft_wrap=True))
-    telling.tell(told)
+    monkeypatch.setattr(terminal_tables, "console", lambda: Console(file=out, width=width, soft_wrap=True))
+    terminal_tables.tell(told)
     return out.getvalue().splitlines()
 
 

@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from bot.cli.lazy import build
-from ledger.audit import read_books
-from ledger.db import Database
-from ledger.states import StrayState
+from ledger.engine.db import Database
+from ledger.kernel.states import StrayState
+from ledger.queries.audit import read_books
 from migrations import run as schema
-from tests.cli.test_strays import url
+from tests.cli.test_orphans import url
 from tests.cli.test_terminal import Person
 from tests.support import rows
 
@@ -56,7 +56,7 @@ def run(*arguments: str) -> tuple[int, str]:
 
 def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, stray = made(url)
-    tmp_path.joinpath("ledger.db").chmod(0o600)
+    tmp_path.joinpath("ledger.engine.db").chmod(0o600)
     code, said = run("list")
     assert (code, said.count("vast/acct-1"), row in said, stray in said) == (0, 2, True, True)
     assert run("gone", "vast/acct-1")[1].startswith("Say why, for the journal: --reason")

@@ -16,9 +16,9 @@ import pytest
 
 from bot.clock import SystemClock
 from providers.registry import sandboxes
-from providers.sandbox.app import build_app
+from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import SandboxCloud
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.support.serving import serving
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from providers.registry import REGISTRY
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
 from tests.contract.served import Bench, Clouds, serving, unpaced
 from tests.support.matrix import clouds_with
 

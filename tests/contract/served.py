@@ -13,14 +13,15 @@ from typing import Any
 
 import uvicorn
 
-from ledger.values import GpuConstraint, Grant, GrantKind
-from providers.base import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from ledger.kernel.grant import Grant, GrantKind
+from ledger.kernel.job import GpuConstraint
 from providers.capabilities import Capabilities
-from providers.pacing import LocalPacer, Pacer
+from providers.contract import InstanceSpec, InstanceStatus, NotSeen, ObservedInstance, Offer, Provider
+from providers.rate_limits import LocalPacer, Pacer
 from providers.registry import REGISTRY, ProviderEntry, sandboxes
-from providers.sandbox.app import build_app
+from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import CreateCall, Engine, SandboxCloud, TrueInstance
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.support.clock import SteppedClock
 
 DISK_GB = 40

@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 import uvicorn
 
-from providers.base import InstanceStatus
+from providers.contract import InstanceStatus
 from providers.registry import REGISTRY, sandboxes
-from providers.sandbox.app import build_app
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.contract.served import NAME, Bench, Clouds, banner, serving
 from tests.support.clock import SteppedClock
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from bot.rules.unclear import quarantine
-from ledger.values import GpuConstraint, NetworkInTransaction, transaction_open
-from providers.base import InstanceStatus, NotSeen
+from bot.services.instances.unknown_outcome import quarantine
+from ledger.kernel.job import GpuConstraint
+from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
+from providers.contract import InstanceStatus, NotSeen
 from providers.errors import (
     AuthFailed,
     NotSent,
@@ -20,7 +21,7 @@ from providers.errors import (
     Unavailable,
     UnexpectedResponse,
 )
-from providers.pacing import LocalPacer
+from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY
 from tests.contract.served import DISK_GB, ENV_SECRET, LABEL, NAME, OTHER, Bench, banner, fault_cases
 

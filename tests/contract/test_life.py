@@ -7,11 +7,11 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.values import AbsenceRule, ProofOfEnd
-from providers.base import InstanceStatus, Listing, NotSeen
+from ledger.kernel.proof import AbsenceRule, ProofOfEnd
+from providers.contract import InstanceStatus, Listing, NotSeen
 from providers.errors import OutcomeUnknown, ProviderError, Unsupported
-from providers.leftovers import Leaves
-from providers.pacing import LocalPacer
+from providers.rate_limits import LocalPacer
+from providers.resource_cleanup import Leaves
 from tests.contract.served import DISK_GB, LABEL, NAME, OTHER, PROGRAM_S, Bench, banner
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

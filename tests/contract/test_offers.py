@@ -6,9 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from ledger.values import GpuConstraint
+from ledger.kernel.job import GpuConstraint
 from providers.errors import NoCapacity, QuotaExceeded
-from providers.gpus import GPUS
+from providers.gpus.table import GPUS
 from tests.contract.served import DISK_GB, Bench
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

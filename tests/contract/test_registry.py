@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
-from providers import profile
-from providers.base import Provider
 from providers.capabilities import Capabilities
+from providers.contract import Provider
 from providers.errors import ProviderError
+from providers.profiles import model
 from providers.registry import PROFILES, REGISTRY, ProviderEntry, sandboxes
 from providers.sandbox.faults import COMMON_FAULTS, PRICE_FAULTS, SSH_FAULTS
 from tests.support.clock import SteppedClock
@@ -31,13 +31,13 @@ def test_the_key_is_the_name(entry: ProviderEntry) -> None:
 
 
 def test_the_profile_has_its_shape_and_agrees_with_the_adapter(entry: ProviderEntry) -> None:
-    assert profile.lint(entry.profile, entry.connect({}, SteppedClock()).capabilities) == []
-    assert profile.load(entry.name).front.platform == entry.name
+    assert model.lint(entry.profile, entry.connect({}, SteppedClock()).capabilities) == []
+    assert model.load(entry.name).front.platform == entry.name
 
 
 def test_no_profile_without_a_cloud() -> None:
-    assert {path.stem for path in PROFILES.glob("*.md")} == set(REGISTRY) | set(profile.NOTES)
-    assert set(profile.names()) == set(REGISTRY)
+    assert {path.stem for path in PROFILES.glob("*.md")} == set(REGISTRY) | set(model.NOTES)
+    assert set(model.names()) == set(REGISTRY)
 
 
 def test_the_sandbox_fills_the_settings(entry: ProviderEntry) -> None:

@@ -9,10 +9,10 @@ import asyncio
 import sys
 from datetime import timedelta
 
-from ledger.claims import claim, release
-from ledger.db import Database
+from ledger.core.claims import claim, release
+from ledger.engine.db import Database
+from ledger.kernel.states import RequestState
 from ledger.models import Request
-from ledger.states import RequestState
 from tests.support.clock import START
 
 TASKS = 5

@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.practice.app import Practice
 from bot.practice.model import Channel
-from bot.practice.web_api_people import approvers
+from bot.practice.web_api.people import approvers
 from bot.practice.workspace import Workspace
 from tests.practice.echo_app import APP_TOKEN, BOT_TOKEN, modal, offer_blocks, plain
 

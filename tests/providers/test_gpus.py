@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.gpu_data import CLOUDS
-from providers.gpus import GPUS, Gpu, canonical, closest, lookup, spellings
+from providers.gpus.data import CLOUDS
+from providers.gpus.table import GPUS, Gpu, canonical, closest, lookup, spellings
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ledger.values import NetworkInTransaction, transaction_open
+from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
 from providers.errors import NotSent, OutcomeUnknown, Unavailable, UnexpectedResponse
 from providers.http import CloudHttp, Credential, fingerprint
 from tests.providers.scripted import DROP, FINE, HALF, HANG, NOT_JSON, Scripted, playing, status

@@ -8,9 +8,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from ledger.values import GpuConstraint, JobRequest
-from providers.base import Offer, Stock
+from ledger.kernel.job import GpuConstraint, JobRequest
 from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.contract import Offer, Stock
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger.db import Database
-from providers.sandbox.pace import SandboxTiming
+from ledger.engine.db import Database
+from providers.sandbox.clock import SandboxTiming
 from tests.support.clock import SteppedClock
 from tests.support.world import World, checked_world, world
 

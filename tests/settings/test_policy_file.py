@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.rules.policy import Policy
-from bot.rules.timing import Timing
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
 from bot.settings import PolicyFileError, read_policy_file
 from bot.settings.policy_file import SECTIONS, example_of
 

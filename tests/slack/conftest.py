@@ -16,12 +16,12 @@ from bot.practice.faults import Fault
 from bot.practice.model import Message
 from bot.practice.reader import buttons
 from bot.practice.workspace import Workspace
-from bot.rules.policy import Policy
-from bot.services.context import Context
+from bot.rules.policy.policy import Policy
+from bot.services.runtime.context import Context
 from bot.slack.app import SlackDoor
 from bot.slack.settings import SlackSettings
-from ledger.db import Database
-from providers.sandbox.pace import SandboxTiming
+from ledger.engine.db import Database
+from providers.sandbox.clock import SandboxTiming
 from tests.slack.signing import SECRET
 from tests.support.clock import SteppedClock
 from tests.support.serving import serving

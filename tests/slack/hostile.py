@@ -10,12 +10,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bot.services.offers import offer_to_json
+from bot.services.market.codec import offer_to_json
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
 from ledger.models import Approval, Instance, Option, Quote, Request, Session, Stray, Token
-from ledger.reads import RequestView, SessionView
-from ledger.states import InstanceState, RequestState, SessionState, StrayState
-from ledger.values import GpuConstraint, JobRequest, SpotPolicy
-from providers.base import Offer
+from ledger.queries.views import RequestView, SessionView
+from providers.contract import Offer
 from tests.support.clock import START
 
 #: What our own markup may look like: mentions of people we know, groups, channels and dates.

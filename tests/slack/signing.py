@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 import httpx
 
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
 
 SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 FORM = "application/x-www-form-urlencoded"

@@ -6,9 +6,9 @@ from dataclasses import replace
 from decimal import Decimal
 
 from bot.practice.reader import all_text, buttons
-from bot.rules.tiers import ApprovalTier
-from ledger.states import RequestState
-from ledger.values import Actor, ActorKind
+from bot.rules.policy.tiers import ApprovalTier
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import RequestState
 from tests.api.door import opened
 from tests.api.test_approvals import approve
 from tests.slack.conftest import Stage

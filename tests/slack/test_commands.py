@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.practice.model import Message
 from bot.practice.reader import all_text, buttons
-from ledger.db import Database
+from ledger.engine.db import Database
 from tests.slack.conftest import Stage, staged
 from tests.support.clock import SteppedClock
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from bot.practice.reader import all_text
 from bot.slack.app import NOT_STORED, SlackDoor, process
-from bot.slack.desk import Desk, Job
+from bot.slack.handler_context import Desk, Job
 from bot.slack.inbound import Heard, Kind
 from bot.slack.worker import TRIES_MAX, Worker
-from ledger.claims import Claim
-from ledger.db import Database
-from ledger.inbox import Inbound, InboxWriter
+from ledger.core.claims import Claim
+from ledger.core.inbox import Inbound, InboxWriter
+from ledger.engine.db import Database
+from ledger.kernel.states import InboxState
 from ledger.models import Inbox
-from ledger.states import InboxState
 from tests.slack import signing
 from tests.slack.conftest import Stage
 

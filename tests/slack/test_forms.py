@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.blockkit import validate_view
-from bot.rules.policy import Policy
+from bot.rules.policy.policy import Policy
 from bot.slack import forms, modals
-from ledger.values import JobRequest, SpotPolicy
+from ledger.kernel.job import JobRequest, SpotPolicy
 
 POLICY = Policy()
 SPEND = modals.Spend("vast:123", Decimal("120.50"), Decimal(180), Decimal("12.05"), Decimal(10))

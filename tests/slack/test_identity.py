@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from bot.cli import people_here
+from bot.cli.access import in_process_people
 from bot.practice.app import Practice
 from bot.practice.faults import Fault
 from bot.practice.model import User
 from bot.practice.workspace import Workspace
-from bot.rules.policy import Policy
+from bot.rules.policy.policy import Policy
 from bot.settings import load
 from bot.slack.identity import REMEMBERED, Directory
 from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
-from ledger.values import Actor, ActorKind, NetworkInTransaction, transaction_open
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.network_guard import NetworkInTransaction, transaction_open
 from tests.slack.conftest import APP_TOKEN, BOT_TOKEN, MANIFEST
 from tests.slack.signing import SECRET
 from tests.support.clock import SteppedClock
@@ -192,5 +193,5 @@ async def test_a_command_on_the_server_asks_over_a_connection_of_its_own(
         for name, value in (*named.items(), ("GPU_SHOPPER_SLACK_API_URL", practice.api_url)):
             monkeypatch.setenv(name, value)
         for user, known, deleted in (("U0BOB", True, False), ("U0GONE", True, True), ("U0NOBODY", False, False)):
-            facts = await people_here.looked_up(load(), Policy(), clock, Actor(ActorKind.SLACK, user, HOME))
+            facts = await in_process_people.looked_up(load(), Policy(), clock, Actor(ActorKind.SLACK, user, HOME))
             assert (facts.actor.id, facts.known, facts.is_deleted) == (user, known, deleted)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from bot.practice.reader import all_text
 from bot.slack.blocks import money
-from ledger.states import RequestState
+from ledger.kernel.states import RequestState
 from tests.slack.conftest import Stage
 from tests.slack.test_commands import private
 

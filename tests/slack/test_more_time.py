@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from bot.practice.model import Message
 from bot.practice.reader import all_text, buttons
+from ledger.kernel.states import SessionState
 from ledger.models import Session
-from ledger.states import SessionState
 from tests.slack.conftest import Stage
 from tests.slack.test_commands import private, running
 

@@ -12,14 +12,14 @@ from sqlalchemy import update
 
 from bot.blockkit import validate_message
 from bot.practice.reader import all_text, buttons
-from bot.rules.budget import Period
-from bot.services.ports import DeliveryFailed
+from bot.rules.budgets.budget import Period
+from bot.services.runtime.ports import DeliveryFailed
 from bot.slack.blocks import money
-from bot.slack.blocks.parts import section
-from ledger.db import Database
-from ledger.events import announce
+from bot.slack.blocks.elements import section
+from ledger.core.events import announce
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState, NotificationKind, NotificationState, StrayState
 from ledger.models import Notification
-from ledger.states import InstanceState, NotificationKind, NotificationState, StrayState
 from tests.slack.conftest import Stage, staged
 from tests.support import rows
 from tests.support.clock import START, SteppedClock

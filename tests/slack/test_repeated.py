@@ -9,12 +9,12 @@ from decimal import Decimal
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from bot.rules.policy import Policy
-from bot.services import delegating
-from ledger.db import Database
-from ledger.states import RequestState, SessionState
-from ledger.values import Actor, ActorKind
-from tests.services.test_keys import public
+from bot.rules.policy.policy import Policy
+from bot.services.access import delegation
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import RequestState, SessionState
+from tests.services.access.test_ssh_keys import public
 from tests.slack.conftest import APPROVERS, Stage, staged
 from tests.support.clock import SteppedClock
 
@@ -106,7 +106,7 @@ async def test_what_was_said_since_about_keys_and_delegates_stands(stage: Stage)
     assert now != before
     assert await comes_back(stage) == 2
     assert await mine() == now
-    assert await delegating.stands_for(stage.ctx, DAVE) == []
+    assert await delegation.stands_for(stage.ctx, DAVE) == []
     assert await counted(stage, "delegation.made") == 1
     async with dying(stage):
         await stage.command("alice", "/gpu key remove")
@@ -116,4 +116,4 @@ async def test_what_was_said_since_about_keys_and_delegates_stands(stage: Stage)
     await stage.command("bob", f"/gpu delegate U0DAVE until {today}")
     assert await comes_back(stage) == 3
     assert await mine() == now
-    assert len(await delegating.stands_for(stage.ctx, DAVE)) == 1
+    assert len(await delegation.stands_for(stage.ctx, DAVE)) == 1

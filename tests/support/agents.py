@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from bot.api.app import build_api
-from bot.api.desk import ApiSettings, Desk
-from bot.services import unattended
-from providers.sandbox.nodes import Node
+from bot.api.dependencies import ApiSettings, Desk
+from bot.services.sessions import idle_termination
+from providers.sandbox.agents import Node
 from tests.support.serving import serving
 from tests.support.world import World
 
@@ -38,5 +38,5 @@ async def pass_time(w: World, seconds: float) -> None:
         left -= STEP_S
         for cloud in {key.partition("/")[0] for key in w.engine.nodes.running}:
             await w.clouds[cloud].tick()
-        await unattended.unattended_due(w.ctx)
+        await idle_termination.unattended_due(w.ctx)
     await w.settle()

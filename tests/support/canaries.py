@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ledger.values import Clock
+from ledger.kernel.clock import Clock
 from providers.registry import sandboxes
 from tests.support.clock import SteppedClock
 

@@ -13,7 +13,7 @@ ROUNDS = 20
 
 
 class SteppedClock:
-    """`ledger.values.Clock` in virtual time.
+    """`ledger.kernel.clock.Clock` in virtual time.
 
     With `auto` (the default) a `sleep` costs no real time: once the other tasks had their turns, time jumps to the
     earliest sleeper, so sleepers wake in the order of their deadlines, ties in the order of their calls. Without it

@@ -24,7 +24,7 @@ from typing import Any, Self
 import asyncpg
 from sqlalchemy import text
 
-from ledger.db import Database
+from ledger.engine.db import Database
 from migrations.run import upgrade
 
 with warnings.catch_warnings():
@@ -253,7 +253,7 @@ def memory_folder() -> Iterator[Path | None]:
 
 def copy_sqlite(migrated: Path, folder: Path) -> str:
     """The URL of a fresh copy of the migrated file."""
-    path = folder / "ledger.db"
+    path = folder / "ledger.engine.db"
     shutil.copy(migrated, path)
     path.chmod(0o600)
     return sqlite_url(path)

@@ -6,7 +6,7 @@ import socket
 import sys
 from typing import Any
 
-from ledger.values import forbid_in_transaction
+from ledger.kernel.network_guard import forbid_in_transaction
 
 
 def _refuse_connect(event: str, arguments: tuple[Any, ...]) -> None:

@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from bot.rules.estimate import Component, Estimate
-from bot.rules.labels import LabelKey
-from bot.services.offers import estimate_to_json, offer_to_json
+from bot.rules.market.estimate import Component, Estimate
+from bot.rules.values.labels import LabelKey
+from bot.services.market.codec import estimate_to_json, offer_to_json
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import new_id
+from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
 from ledger.models import Approval, Base, GrantRow, Instance, Option, Quote, Request, Session, Stray
-from ledger.states import GrantState, InstanceState, RequestState, SessionState, StrayState
-from ledger.values import Actor, ActorKind, GpuConstraint, GrantKind, JobRequest, new_id
-from providers.base import Offer
+from providers.contract import Offer
 from tests.support.clock import START
 
 Tx = AsyncSession

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from providers.stores import Stores
+from bot.outbound.checkpoint_stores import Stores
 from tests.support.serving import serving
 
 

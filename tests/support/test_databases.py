@@ -11,11 +11,11 @@ from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from ledger.db import Database
-from ledger.events import record
+from ledger.core.events import record
+from ledger.core.writes import book
+from ledger.engine.db import Database
+from ledger.kernel.actor import SYSTEM
 from ledger.models import Base, Facet
-from ledger.values import SYSTEM
-from ledger.writes import book
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, ReusedDatabase

@@ -11,45 +11,41 @@ from typing import Any
 
 from sqlalchemy import select
 
-from bot.rules.approval import DeciderFacts
-from bot.rules.labels import LabelKey
-from bot.rules.policy import Policy
-from bot.rules.timing import Timing
-from bot.services import (
-    approvals,
-    extending,
-    invariants,
-    measured,
-    metering,
-    outbox,
-    overlooked,
-    requests,
-    rolling,
-    sessions,
-    sweep,
-)
-from bot.services.catalog import Catalog
-from bot.services.changes import standing
-from bot.services.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
-from bot.services.context import Context, Hints
-from bot.services.ports import Delivered, DeliveryFailed, Reached
-from ledger.audit import Books, read_books
-from ledger.db import Database
-from ledger.inbox import InboxWriter
+from bot.outbound.ssh_probe import host_key, ssh_banner
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.values.labels import LabelKey
+from bot.services.approvals import decisions
+from bot.services.audit import invariants
+from bot.services.billing import metering, rollup
+from bot.services.grants.amendments import standing
+from bot.services.instances import operator_reminders, reconcile
+from bot.services.market.catalog import Catalog
+from bot.services.outbox import dispatch
+from bot.services.plans import run_history
+from bot.services.requests import submit
+from bot.services.runtime.commands import Cancel, Decide, Extend, Provision, Reply, Terminate
+from bot.services.runtime.context import Context, Hints
+from bot.services.runtime.ports import Delivered, DeliveryFailed, Reached
+from bot.services.sessions import extension, service
+from ledger.core.inbox import InboxWriter
+from ledger.core.writes import amend
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.states import SessionState
 from ledger.models import Instance, Notification, Option, Session
-from ledger.reads import RequestView, SessionView, request_view, session_view
-from ledger.states import SessionState
-from ledger.values import Actor, ActorKind, GpuConstraint, JobRequest
-from ledger.writes import amend
-from providers.base import Provider
-from providers.pacing import LocalPacer
-from providers.reach import host_key, ssh_banner
+from ledger.queries.audit import Books, read_books
+from ledger.queries.views import RequestView, SessionView, request_view, session_view
+from providers.contract import Provider
+from providers.rate_limits import LocalPacer
 from providers.registry import REGISTRY, sandboxes
-from providers.sandbox.app import build_app
+from providers.sandbox.clock import SandboxTiming
 from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
-from providers.sandbox.pace import SandboxTiming
+from providers.sandbox.server import build_app
 from tests.support.clock import SteppedClock
-from tests.support.duties import work_off
+from tests.support.jobs import work_off
 from tests.support.serving import serving
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
@@ -137,7 +133,7 @@ class World:
         changes.setdefault("gpu", GpuConstraint((gpu,), count, count))
         changes.setdefault("hours", Decimal(2))
         key = changes.pop("key", f"key-{self.asked}")
-        return await requests.submit(self.ctx, Provision(key, actor, CHANNEL, JobRequest(**changes)))
+        return await submit.submit(self.ctx, Provision(key, actor, CHANNEL, JobRequest(**changes)))
 
     async def view(self, request_id: str) -> RequestView:
         """The request as people would see it."""
@@ -164,21 +160,21 @@ class World:
         if action == "approve" and "seen" not in changes:
             view = await self.view(request_id)
             changes["seen"] = standing(view.request, view.approvals).digest
-        return await approvals.decide(self.ctx, Decide(token, facts(actor), **changes))
+        return await decisions.decide(self.ctx, Decide(token, facts(actor), **changes))
 
     async def cancel(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
         """Withdraw a request by its id as somebody."""
-        return await approvals.cancel(self.ctx, Cancel(request_id, facts(actor), reason))
+        return await decisions.cancel(self.ctx, Cancel(request_id, facts(actor), reason))
 
     async def end(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
         """End a session by the id of its request as somebody."""
-        return await sessions.terminate(self.ctx, Terminate(request_id, facts(actor), reason))
+        return await service.terminate(self.ctx, Terminate(request_id, facts(actor), reason))
 
     async def more(self, request_id: str, hours: str = "1", actor: Actor = ALICE, **changes: Any) -> Reply:
         """Ask for more time for the session of a request as somebody."""
         self.asked += 1
         key = str(changes.pop("key", f"more-{self.asked}"))
-        return await extending.extend(self.ctx, Extend(key, request_id, Decimal(hours), facts(actor), **changes))
+        return await extension.extend(self.ctx, Extend(key, request_id, Decimal(hours), facts(actor), **changes))
 
     async def shorten(self, session_id: str, by: timedelta) -> None:
         """Bring a session's end in, as a price does that rises and falls again."""
@@ -194,13 +190,13 @@ class World:
         """
         done = await work_off(self.ctx)
         done += await metering.accrue_due(self.ctx)
-        await rolling.roll_due(self.ctx)
+        await rollup.roll_due(self.ctx)
         if not again:
-            await overlooked.overlooked_due(self.ctx)
+            await operator_reminders.overlooked_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
-                self.looked[cloud] = (await sweep.observe(self.ctx, cloud)).urgent
-        return done + await outbox.deliver_due(self.ctx, self.board)
+                self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent
+        return done + await dispatch.deliver_due(self.ctx, self.board)
 
     async def _worth_a_look(self) -> list[str]:
         """The clouds to list now: once each, and on from there only where something was ever rented or asked for."""
@@ -293,7 +289,7 @@ class World:
     def use(self, providers: Mapping[str, Provider]) -> None:
         """Go on with these clouds, as a process does that was started with other settings."""
         catalog = Catalog(
-            providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=measured.reader(self.ctx.db)
+            providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(self.ctx.db)
         )
         self.ctx = replace(self.ctx, providers=providers, catalog=catalog)
 
@@ -301,7 +297,7 @@ class World:
         """A second process on the same ledger and clouds: connections, catalog and hints of its own."""
         db = Database(self.ctx.db.url.render_as_string(hide_password=False))
         catalog = Catalog(
-            self.ctx.providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=measured.reader(db)
+            self.ctx.providers, self.clock, self.ctx.timing.offers_timeout_s, read_runs=run_history.reader(db)
         )
         inbox = InboxWriter(db, timedelta(seconds=self.ctx.timing.claim_ttl_s))
         return replace(self, ctx=replace(self.ctx, db=db, catalog=catalog, inbox=inbox, hints=Hints()), board=Board())
@@ -358,7 +354,7 @@ async def world(
             policy=policy or Policy(approvers=(BOB.id, CAROL.id)),
             timing=timing,
             providers=providers,
-            catalog=Catalog(providers, clock, timing.offers_timeout_s, read_runs=measured.reader(db)),
+            catalog=Catalog(providers, clock, timing.offers_timeout_s, read_runs=run_history.reader(db)),
             labels=LabelKey("test", b"a label key for tests only"),
             reach=RealReach(),
             inbox=InboxWriter(db, timedelta(seconds=timing.claim_ttl_s)),

@@ -8,8 +8,8 @@ import pytest
 
 from bot.ticker.schedule import Job
 from bot.ticker.sweeps import CloudWatch, jobs
-from ledger.db import Database
-from ledger.states import InstanceState
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState
 from tests.support.clock import SteppedClock
 from tests.support.world import World, world
 

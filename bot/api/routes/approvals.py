@@ -2,75 +2,41 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field
 
-from bot.api.desk import AtDesk, caller, refusals
-from bot.api.once import Repeat, once
+from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.idempotency import Repeat, once
 from bot.api.problems import Refused
-from bot.api.routes.requests import Named, done, found
-from bot.api.schemas import Done, In, Out
-from bot.rules.approval import DeciderFacts
-from bot.rules.scopes import BadHolder, Scope, person
-from bot.services import access, delegating, explaining
-from bot.services.breaking import BreakGlass, break_glass
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from ledger.states import RequestState
+from bot.api.routes.requests import RequestParam, done, found
+from bot.api.schemas.approvals import BreakGlassIn, DelegationIn, DelegationOut, WhyOut
+from bot.api.schemas.base import Done
+from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.approvals.decision import DeciderFacts
+from bot.services.access import authorization, delegation
+from bot.services.access.api_keys import Principal
+from bot.services.approvals import explanation
+from bot.services.approvals.break_glass import BreakGlass, break_glass
+from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/api/v1", tags=["approvals"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 
 
-class WhyOut(Out):
-    """Why a request needed approval: the rule, its tier and group, who decides, and the rules that did not hold."""
-
-    request_id: str
-    state: RequestState
-    rule: str
-    tier: str
-    group: str
-    required: int
-    given: list[str]
-    may_decide: list[str]
-    also: list[str]
-    waived: list[str]
-    sentences: list[str]
-
-
 @router.get("/requests/{request}/why", responses=refusals(404))
-async def why(desk: AtDesk, who: Reader, request: Named) -> WhyOut:
+async def why(desk: AtDesk, who: Reader, request: RequestParam) -> WhyOut:
     """Which rule of the policy asks for the approval of a request, who may give it, and what was waived."""
     row, _ = await found(desk, who, request)
-    return WhyOut.model_validate(await explaining.why(desk.ctx, row.id))
-
-
-class DelegationIn(In):
-    """Who decides in your place (a Slack id or operator:ada), and the last day of it in UTC."""
-
-    delegate: Annotated[str, Field(max_length=90, examples=["U012AB3CD"])]
-    until: Annotated[date, Field(examples=["2026-12-01"])]
-
-
-class DelegationOut(Out):
-    """One person who decides in another one's place until a moment."""
-
-    id: str
-    delegator: str
-    delegate: str
-    until: datetime
-    created_at: datetime
+    return WhyOut.model_validate(await explanation.why(desk.ctx, row.id))
 
 
 @router.get("/delegations", responses=refusals())
 async def delegations(desk: AtDesk, who: Reader) -> list[DelegationOut]:
     """Who decides for whom now: one's own in both directions; all of them for those who decide."""
-    everything = access.sees_all(desk.ctx.policy, who)
-    rows = await delegating.listing(desk.ctx, who.actor, everything=everything)
+    everything = authorization.sees_all(desk.ctx.policy, who)
+    rows = await delegation.listing(desk.ctx, who.actor, everything=everything)
     return [DelegationOut.model_validate(row) for row in rows]
 
 
@@ -81,25 +47,18 @@ async def delegate(desk: AtDesk, who: Decider, body: DelegationIn) -> Done:
         to = person(body.delegate)
     except BadHolder as error:
         raise Refused(Reply(False, "bad_delegate", str(error))) from error
-    command = delegating.Delegate(DeciderFacts(who.actor), to, body.until)
-    return done(await delegating.delegate(desk.ctx, command))
+    command = delegation.Delegate(DeciderFacts(who.actor), to, body.until)
+    return done(await delegation.delegate(desk.ctx, command))
 
 
 @router.delete("/delegations", responses=refusals(409))
 async def revoke(desk: AtDesk, who: Decider) -> Done:
     """Take it back: from now on nobody decides in your place."""
-    return done(await delegating.revoke(desk.ctx, delegating.Delegate(DeciderFacts(who.actor))))
-
-
-class BreakGlassIn(In):
-    """Why it cannot wait, and which option; the first one if it is not said."""
-
-    reason: Annotated[str, Field(max_length=4000)] = ""
-    offer_id: Annotated[str, Field(max_length=256)] | None = Field(default=None, examples=["vast:30406190"])
+    return done(await delegation.revoke(desk.ctx, delegation.Delegate(DeciderFacts(who.actor))))
 
 
 @router.post("/requests/{request}/break-glass", response_model=Done, responses=refusals(404, 409))
-async def start_without(desk: AtDesk, who: Decider, request: Named, body: BreakGlassIn, key: Repeat) -> Any:
+async def start_without(desk: AtDesk, who: Decider, request: RequestParam, body: BreakGlassIn, key: Repeat) -> Any:
     """Start one's own request without an approval, where the policy names you; everybody who decides is told."""
     row, _ = await found(desk, who, request)
 

@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
-from bot.rules.scopes import Scope
-from bot.services import following
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.figures import exposition
+from bot.rules.access.scopes import Scope
+from bot.services.access.api_keys import Principal
+from bot.services.audit import event_stream
+from bot.services.audit.metrics import exposition
+from bot.services.runtime.commands import Reply
 from ledger.models import Event
 
 router = APIRouter(tags=["events"])
@@ -34,7 +34,14 @@ QUIET = 15
 async def events(
     desk: AtDesk,
     who: Reader,
-    last_event_id: Annotated[str | None, Header(pattern=r"^evt_[0-9a-z]{16}$", alias="Last-Event-ID")] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(
+            pattern=r"^evt_[0-9a-z]{16}$",
+            alias="Last-Event-ID",
+            description="The id of the last event that was received; the stream goes on after it.",
+        ),
+    ] = None,
 ) -> StreamingResponse:
     """Everything that happens to what this key may see, as it happens; `Last-Event-ID` goes on after a break.
 
@@ -44,7 +51,7 @@ async def events(
         raise Refused(
             Reply(False, "too_many_streams", f"This key has {MOST_STREAMS} streams already; close one first.")
         )
-    begun = await following.begin(desk.ctx, who, last_event_id)
+    begun = await event_stream.begin(desk.ctx, who, last_event_id)
     if isinstance(begun, Reply):
         raise Refused(begun)
 

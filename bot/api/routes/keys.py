@@ -6,20 +6,22 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.api.routes.requests import done
-from bot.api.schemas import ApiKeyIn, ApiKeyMade, ApiKeyOut, Done, SshKeyIn, SshKeyOut
-from bot.rules.scopes import Scope
-from bot.services import consumers
-from bot.services import keys as ssh_keys
-from bot.services.commands import AddKey, Reply
-from bot.services.consumers import NewKey, Principal
+from bot.api.schemas.base import Done
+from bot.api.schemas.keys import ApiKeyIn, ApiKeyMade, ApiKeyOut, SshKeyIn, SshKeyOut
+from bot.rules.access.scopes import Scope
+from bot.services.access import api_keys as access_api_keys
+from bot.services.access import ssh_keys
+from bot.services.access.api_keys import NewKey, Principal
+from bot.services.runtime.commands import AddKey, Reply
 
 router = APIRouter(prefix="/api/v1", tags=["keys"])
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
+KeyId = Annotated[str, Path(pattern=r"^[0-9a-z]{12}$", description="The id of the key.")]
 
 
 def _ssh(reply: Reply) -> SshKeyOut:
@@ -49,7 +51,7 @@ async def delete_ssh_key(desk: AtDesk, who: Asker) -> SshKeyOut:
 @router.get("/keys", responses=refusals())
 async def api_keys(desk: AtDesk, _who: Admin) -> list[ApiKeyOut]:
     """Every API key, without its secret."""
-    found = await consumers.listing(desk.ctx.db, desk.ctx.clock.now())
+    found = await access_api_keys.listing(desk.ctx.db, desk.ctx.clock.now())
     return [ApiKeyOut.model_validate(one) for one in found]
 
 
@@ -61,7 +63,7 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
         raise Refused(Reply(False, "only_programs", sentence))
     ctx = desk.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
-    reply = await consumers.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
+    reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
     if not reply.ok:
         raise Refused(reply)
     return ApiKeyMade(
@@ -75,6 +77,6 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
 
 
 @router.delete("/keys/{key_id}", responses=refusals(404))
-async def revoke_api_key(desk: AtDesk, who: Admin, key_id: Annotated[str, Path(pattern=r"^[0-9a-z]{12}$")]) -> Done:
+async def revoke_api_key(desk: AtDesk, who: Admin, key_id: KeyId) -> Done:
     """End a key at once."""
-    return done(await consumers.revoke(desk.ctx.db, key_id, who.actor, desk.ctx.clock.now()))
+    return done(await access_api_keys.revoke(desk.ctx.db, key_id, who.actor, desk.ctx.clock.now()))

@@ -4,76 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Response
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import FieldProblem, Refused
-from bot.api.schemas import CompareIn, In, Out, ProfileOut
-from bot.rules.comparison_text import markdown, to_json
-from bot.rules.grammar import Command, GrammarError, said
-from bot.rules.job import JobArgs, job_request
-from bot.rules.policy import Policy
-from bot.rules.scopes import Scope
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.deliverables import CostEstimate, InstanceManifest, cost_estimate, gpu_plan, instance_manifest
-from bot.services.market_document import MarketDocument
-from bot.services.planning import LOOK_HOURS, Compared, Planned, compare_market
-from bot.services.planning import plan as make_plan
-from bot.services.portable import BadJob, JobDocument, Text, read_job
-from bot.services.tables import told_comparison, told_plan
-from bot.services.told import Told
-from providers import profile
+from bot.api.schemas.market import CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
+from bot.rules.access.scopes import Scope
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.parser import Command, GrammarError, said
+from bot.rules.plans.comparison_text import markdown, to_json
+from bot.rules.policy.policy import Policy
+from bot.services.access.api_keys import Principal
+from bot.services.market.document import MarketDocument
+from bot.services.plans.deliverables import cost_estimate, gpu_plan, instance_manifest
+from bot.services.plans.job_file import BadJob, JobDocument, read_job
+from bot.services.plans.planner import LOOK_HOURS, Compared, Planned, compare_market
+from bot.services.plans.planner import plan as make_plan
+from bot.services.plans.tables import told_comparison, told_plan
+from bot.services.runtime.commands import Reply
+from providers.profiles import model
 
 router = APIRouter(prefix="/api/v1", tags=["market"])
 Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
-
-
-class PlanOut(Out):
-    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
-
-    estimate: CostEstimate
-    manifest: InstanceManifest
-    page: str
-    told: Told
-
-
-class CloudOut(Out):
-    """How one cloud answered."""
-
-    cloud: str
-    ok: bool
-    sentence: str
-
-
-class CompareOut(Out):
-    """A comparison with how the clouds answered, how old their prices are, its page and its tables for people."""
-
-    comparison: dict[str, Any]
-    answers: list[CloudOut]
-    ages: list[str]
-    page: str
-    told: Told
-
-
-class InventoryQuery(In):
-    """What would do, in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
-
-    gpu: Text = ""
-    count: Text = ""
-    memory: Text = ""
-    min_vram: Text = ""
-    max_price: Text = ""
-    provider: Text = ""
-    region: Text = ""
-    spot: Text = ""
-    disk: Text = ""
-    reliability: Text = ""
-    total: Text = ""
-    verified: Text = ""
-    cuda: Text = ""
-    capability: Text = ""
-    available: Text = ""
 
 
 #: Field of the query → word of the language.
@@ -109,7 +61,10 @@ async def inventory(
     desk: AtDesk,
     _who: Reader,
     query: Annotated[InventoryQuery, Query()],
-    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+    if_none_match: Annotated[
+        str | None,
+        Header(max_length=1000, description="The ETag of an answer that is still there: 304 when nothing has changed."),
+    ] = None,
 ) -> Any:
     """What is for sale now at every cloud, ranked, with the age of each price and what was left out and why."""
     given = {name: value for name, value in query.model_dump().items() if value}
@@ -118,7 +73,7 @@ async def inventory(
     parsed = read_words("inventory", {name: (WORDS[name], value) for name, value in given.items()}, desk)
     ctx = desk.ctx
     wanted = job_request(parsed.args or JobArgs(), ctx.policy, LOOK_HOURS)
-    ready = await desk.shelf.inventory(ctx, wanted)
+    ready = await desk.market.inventory(ctx, wanted)
     headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
     if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
         return Response(status_code=304, headers=headers)
@@ -174,24 +129,26 @@ def compared_out(compared: Compared) -> CompareOut:
 @router.get("/profiles", responses=refusals())
 async def profiles(_desk: AtDesk, _who: Reader) -> list[ProfileOut]:
     """What is peculiar to each cloud, and what ends its meter."""
-    return [_profile(name) for name in profile.names()]
+    return [_profile(name) for name in model.names()]
 
 
 @router.get("/profiles/{cloud}", responses=refusals(404))
-async def one_profile(_desk: AtDesk, _who: Reader, cloud: str) -> ProfileOut:
+async def one_profile(
+    _desk: AtDesk, _who: Reader, cloud: Annotated[str, Path(description="The cloud's name.")]
+) -> ProfileOut:
     """One cloud's profile with its whole text."""
-    if cloud not in profile.names():
-        known = ", ".join(profile.names())
+    if cloud not in model.names():
+        known = ", ".join(model.names())
         raise Refused(Reply(False, "unknown_profile", f"There is no profile {cloud[:40]}; there are {known}."))
     return _profile(cloud)
 
 
 def _profile(name: str) -> ProfileOut:
-    found = profile.load(name)
+    found = model.load(name)
     return ProfileOut(
         cloud=name,
         kind=found.front.kind.value,
         ends_the_meter=found.front.meter_stop_verb.value,
         spot=found.front.spot_available,
-        text=(profile.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
+        text=(model.FOLDER / f"{name}.md").read_text(encoding="utf-8"),
     )

@@ -8,16 +8,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from bot.api.desk import AtDesk, Desk, caller, refusals
+from bot.api.dependencies import AtDesk, Desk, caller, refusals
 from bot.api.problems import Refused
 from bot.api.routes.requests import done
-from bot.api.schemas import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, Done, FinishedOut
-from bot.rules.budget import View, said
-from bot.rules.scopes import Scope
-from bot.services import access, budgeting, budgets, costs
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from ledger.values import Actor, ActorKind
+from bot.api.schemas.base import Done
+from bot.api.schemas.money import BudgetIn, BudgetOut, CostBucket, CostShare, CostsOut, FinishedOut
+from bot.rules.access.scopes import Scope
+from bot.rules.budgets.budget import View, said
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.billing import costs
+from bot.services.budgets import enforcement, limits
+from bot.services.runtime.commands import Reply
+from ledger.kernel.actor import Actor, ActorKind
 
 router = APIRouter(prefix="/api/v1", tags=["money"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
@@ -27,8 +30,8 @@ Admin = Annotated[Principal, caller(Scope.ADMIN)]
 @router.get("/budgets", responses=refusals())
 async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
     """The budgets that this key's spending counts against; every one that is named, for whoever sees everything."""
-    everybody = access.sees_all(desk.ctx.policy, who)
-    lines = await budgets.overview(desk.ctx, None if everybody else who.actor)
+    everybody = authorization.sees_all(desk.ctx.policy, who)
+    lines = await enforcement.overview(desk.ctx, None if everybody else who.actor)
     return [
         BudgetOut(
             key=line.key,
@@ -47,15 +50,15 @@ async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
 async def put_budget(desk: AtDesk, who: Admin, body: BudgetIn) -> Done:
     """Set a budget while the service runs, or with no limit forget it. The policy file's own can only be tightened."""
     limit = Decimal(body.limit_usd) if body.limit_usd is not None else None
-    return done(await budgeting.put(desk.ctx, who.actor, body.scope, body.period, limit, body.reason))
+    return done(await limits.put(desk.ctx, who.actor, body.scope, body.period, limit, body.reason))
 
 
 @router.get("/costs", responses=refusals())
 async def get_costs(
     desk: AtDesk,
     who: Reader,
-    mine: bool = False,
-    period: View = View.DAILY,
+    mine: Annotated[bool, Query(description="true: only one's own, where one may see more.")] = False,
+    period: Annotated[View, Query(description="hourly, daily, monthly or total.")] = View.DAILY,
     consumer: Annotated[str, Query(max_length=40, description="Only this program's.", examples=["atlas"])] = "",
 ) -> CostsOut:
     """What was booked, by owner, consumer, cloud, GPU, label and tool; with `mine` only one's own.
@@ -63,7 +66,7 @@ async def get_costs(
     `period` is how it is cut: `hourly` (or `day`) the last 24 hours, `daily` (`month`) this month, `monthly` (`year`)
     the last twelve months, `total` everything.
     """
-    everybody = access.sees_all(desk.ctx.policy, who) and not mine
+    everybody = authorization.sees_all(desk.ctx.policy, who) and not mine
     whose = None if everybody else who.actor
     if consumer:
         whose = await _program(desk, who, consumer)
@@ -89,7 +92,7 @@ async def _program(desk: Desk, who: Principal, name: str) -> Actor:
     """A program whose costs the principal may see: itself, one that they answer for, or any for who sees everything."""
     actor = Actor(ActorKind.CONSUMER, name)
     async with desk.ctx.db.read() as tx:
-        if not await access.may_see(tx, desk.ctx.policy, who, actor.ref):
+        if not await authorization.may_see(tx, desk.ctx.policy, who, actor.ref):
             sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."
             raise Refused(Reply(False, "not_yours", sentence))
     return actor

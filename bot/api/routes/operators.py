@@ -3,169 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
 
-from bot.api.desk import AtDesk, caller, refusals
-from bot.api.once import Repeat, once
+from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, Refused
-from bot.api.routes.requests import Limit, Named, done, found
-from bot.api.schemas import Done, In, Out, ReasonIn, RunOut
-from bot.rules import recovering
-from bot.rules.approval import DeciderFacts
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.scopes import BadHolder, Scope, person
-from bot.services import access, auditing, measured, recovery, sweep, unreachable
-from bot.services.adopting import Adopt, adopt_stray
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, plain, read_job
-from ledger.reads import instances_page
-from ledger.states import InstanceState, StrayState
-from ledger.strays import every_stray, unknown_instances
+from bot.api.routes.requests import Limit, RequestParam, done, found
+from bot.api.schemas.base import Done, ReasonIn
+from bot.api.schemas.operators import (
+    AdoptIn,
+    AuditOut,
+    GoneIn,
+    InstanceOut,
+    LookedOut,
+    PreflightOut,
+    RecoveredOut,
+    RunIn,
+    StrayOut,
+    UnreachableOut,
+)
+from bot.api.schemas.sessions import RunOut
+from bot.rules.access.scopes import BadHolder, Scope, person
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.instances import recovery_mode
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.audit import journal
+from bot.services.instances import reconcile, unreachable_accounts
+from bot.services.instances.adoption import Adopt, adopt_stray
+from bot.services.plans import run_history
+from bot.services.plans.job_file import BadJob, JobDocument, plain, read_job
+from bot.services.runtime import recovery_mode as runtime_recovery_mode
+from bot.services.runtime.commands import Reply
+from ledger.kernel.states import StrayState
+from ledger.queries.orphans import every_stray, unknown_instances
+from ledger.queries.views import instances_page
 
 router = APIRouter(prefix="/api/v1", tags=["operators"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Holder = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
-StrayId = Annotated[str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"])]
-StrayRef = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")]
-
-
-class EventOut(Out):
-    """One thing that happened."""
-
-    id: str
-    at: datetime
-    actor: str
-    subject: str
-    kind: str
-    before: str
-    after: str
-    reason: str
-    data: dict[str, Any]
-
-
-class AuditOut(Out):
-    """The journal of a request with all that came of it, its newest seals, and in words what does not fit them."""
-
-    request_id: str
-    events: list[EventOut]
-    sealed: int
-    heads: dict[str, str]
-    broken: list[str]
-
-
-class PreflightOut(Out):
-    """Whether a cloud can be bought from now; `problem`, `missing` and `where` say what to do about it."""
-
-    cloud: str
-    ok: bool
-    code: str
-    problem: str
-    missing: list[str]
-    where: str
-    credit_usd: Decimal | None = Field(description="Told to administrators only.")
-
-
-class InstanceOut(Out):
-    """One instance and whose it is."""
-
-    id: str
-    session_id: str
-    cloud: str
-    ref: str | None
-    name: str
-    state: InstanceState
-    status: str
-    price_usd_h: Decimal
-    created_at: datetime
-    ended_at: datetime | None
-
-
-class StrayOut(Out):
-    """An instance of ours without a row of its own; `quarantined` ones wait for an operator's word."""
-
-    id: str
-    cloud: str
-    ref: str
-    label: str
-    state: StrayState
-    price_usd_h: Decimal
-    first_seen_at: datetime
-    last_seen_at: datetime
-    ended_at: datetime | None
-    reason: str
-
-
-class UnreachableOut(Out):
-    """An open instance, or a stray, of an account that no key which is set up here opens."""
-
-    id: str
-    cloud: str
-    account: str
-    ref: str | None
-    state: str
-    price_usd_h: Decimal
-    since: datetime
-    session_id: str | None = Field(description="The session that it belongs to; null for a stray.")
-    owner: str
-
-
-class GoneIn(In):
-    """Which instances and strays no longer exist, and why that is known."""
-
-    ids: Annotated[list[StrayRef], Field(min_length=1, max_length=unreachable.MOST)]
-    reason: Annotated[str, Field(max_length=500)] = ""
-
-
-class RunIn(In):
-    """The rate of a finished run in tokens per second over all GPUs: of a session, or of a machine and its words."""
-
-    tokens_s: Annotated[Decimal, Field(gt=0, max_digits=20, allow_inf_nan=False)]
-    session: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")] | None = None
-    job: JobDocument | None = None
-
-
-class AdoptIn(In):
-    """For how long a waiting instance is kept, whose it becomes (a Slack id or operator:ada; oneself), and why."""
-
-    hours: Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)] | Annotated[str, Field(max_length=40)] = Field(
-        examples=["2h"]
-    )
-    owner: Annotated[str, Field(max_length=90)] = ""
-    reason: Annotated[str, Field(max_length=500)] = ""
-    amount: Annotated[str, Field(max_length=40)] | None = Field(
-        default=None, description="The expected total in dollars, typed where the policy wants it.", examples=["123.45"]
-    )
-
-
-class LookedOut(Out):
-    """How the look at one cloud went."""
-
-    cloud: str
-    listed: int
-    problem: str
-
-
-class RecoveredOut(Out):
-    """What the clouds show of this deployment that its ledger does not know; each waits for an operator's word."""
-
-    clouds: list[LookedOut]
-    waiting: list[StrayOut]
-    held: str = ""
+StrayId = Annotated[
+    str, Path(pattern=r"^[A-Za-z0-9_]{4,64}$", examples=["str_01k9x7m2q4d8s3f5"], description="The id of the stray.")
+]
 
 
 @router.get("/audit/{request}", responses=refusals(404))
-async def audit(desk: AtDesk, who: Reader, request: Named) -> AuditOut:
+async def audit(desk: AtDesk, who: Reader, request: RequestParam) -> AuditOut:
     """What happened to a request or session, in order, with its seals checked."""
     row, _ = await found(desk, who, request)
-    told = await auditing.audit(desk.ctx.db, row.id)
+    told = await journal.audit(desk.ctx.db, row.id)
     return AuditOut.model_validate(told)
 
 
@@ -173,7 +65,7 @@ async def audit(desk: AtDesk, who: Reader, request: Named) -> AuditOut:
 async def preflight(desk: AtDesk, who: Reader) -> list[PreflightOut]:
     """Whether each cloud that is set up can be bought from now, asked within the last minute."""
     ctx = desk.ctx
-    everything = access.sees_all(ctx.policy, who)
+    everything = authorization.sees_all(ctx.policy, who)
     checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
     return [
         PreflightOut(
@@ -198,7 +90,7 @@ async def instances(
 ) -> list[InstanceOut]:
     """The instances of the sessions that this key may see, the newest first."""
     async with desk.ctx.db.read() as tx:
-        names = await access.visible(tx, desk.ctx.policy, who)
+        names = await authorization.visible(tx, desk.ctx.policy, who)
         rows = await instances_page(tx, whose=names, live=live, limit=limit)
     return [InstanceOut.model_validate(row) for row in rows]
 
@@ -213,7 +105,7 @@ async def strays(desk: AtDesk, _who: Admin) -> list[StrayOut]:
 @router.post("/strays/{stray}/condemn", responses=refusals(404, 409))
 async def condemn(desk: AtDesk, who: Admin, stray: StrayId, body: ReasonIn) -> Done:
     """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    return done(await recovery.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
+    return done(await runtime_recovery_mode.condemn(desk.ctx.db, stray, who.actor, body.reason, desk.ctx.clock.now()))
 
 
 @router.post("/strays/{stray}/adopt", response_model=Done, responses=refusals(404, 409))
@@ -239,23 +131,23 @@ async def adopt(desk: AtDesk, who: Decider, stray: StrayId, body: AdoptIn, key: 
 @router.get("/unreachable", responses=refusals())
 async def unreachable_list(desk: AtDesk, _who: Admin) -> list[UnreachableOut]:
     """What is open in accounts that no key which is set up here opens: nothing can look at it or end it."""
-    return [UnreachableOut.model_validate(one) for one in await unreachable.unreachable(desk.ctx)]
+    return [UnreachableOut.model_validate(one) for one in await unreachable_accounts.unreachable(desk.ctx)]
 
 
 @router.post("/unreachable/gone", responses=refusals(404, 409, 503))
 async def unreachable_gone(desk: AtDesk, who: Admin, body: GoneIn) -> Done:
     """Say that these no longer exist, all of them or none. Refused while a cloud or their agents say otherwise."""
-    return done(await unreachable.write_off(desk.ctx, body.ids, who.actor, body.reason))
+    return done(await unreachable_accounts.write_off(desk.ctx, body.ids, who.actor, body.reason))
 
 
 @router.post("/recover", responses=refusals())
 async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
     """Look at every cloud now: what carries our label and has no row here waits for an operator's word."""
     ctx = desk.ctx
-    looks = await asyncio.gather(*(sweep.observe(ctx, name) for name in ctx.providers))
+    looks = await asyncio.gather(*(reconcile.observe(ctx, name) for name in ctx.providers))
     async with ctx.db.read() as tx:
         rows = [row for row in await every_stray(tx) if row.state is StrayState.QUARANTINED]
-        held = recovering.held(await unknown_instances(tx))
+        held = recovery_mode.held(await unknown_instances(tx))
     return RecoveredOut(
         clouds=[
             LookedOut(cloud=name, listed=look.listed, problem=look.problem)
@@ -279,7 +171,7 @@ async def runs(desk: AtDesk, _who: Reader) -> list[RunOut]:
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
         )
-        for one in await measured.measured_runs(desk.ctx.db)
+        for one in await run_history.measured_runs(desk.ctx.db)
     ]
 
 
@@ -291,7 +183,7 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         raise Refused(Reply(False, "bad_word", "Say either the session or the job of the run."))
     if body.session is not None:
         row, _ = await found(desk, who, body.session)
-        return done(await measured.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
+        return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
     try:
         job = read_job(body.job or JobDocument(), ctx.policy, "plan")
     except BadJob as error:
@@ -301,4 +193,4 @@ async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
         sentence = "Say one GPU with its number, and the run: 8xH100-SXM model=7B seq=2048."
         raise Refused(Reply(False, "bad_word", sentence))
     (name,) = job.gpu.names
-    return done(await measured.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))
+    return done(await run_history.record_run(ctx.db, job.work, name, job.gpu.count_min, body.tokens_s, who.actor, now))

@@ -8,42 +8,48 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.desk import AtDesk, Desk, caller, refusals
-from bot.api.once import MayRepeat, Repeat, once
+from bot.api.dependencies import AtDesk, Desk, caller, refusals
+from bot.api.idempotency import MayRepeat, Repeat, once
 from bot.api.problems import Refused
 from bot.api.routes.market import refused
-from bot.api.schemas import ApproveIn, Done, Page, ReasonIn, RequestOut, RequestSummary
+from bot.api.schemas.base import Done, Page, ReasonIn
+from bot.api.schemas.requests import ApproveIn, RequestOut, RequestSummary
 from bot.api.views import request_out
-from bot.rules.approval import DeciderFacts, Decision
-from bot.rules.consumers import of as limits_of
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.scopes import Scope
-from bot.services import access, approvals, deciding, keys, mandates, provisioning, unattended
-from bot.services.commands import Cancel, Provision, Reply
-from bot.services.consumers import Principal
-from bot.services.portable import BadJob, JobDocument, completed, plain, read_job
+from bot.rules.access.scopes import Scope
+from bot.rules.approvals.decision import DeciderFacts, Decision
+from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.policy.consumers import of as limits_of
+from bot.services.access import authorization, ssh_keys
+from bot.services.access.api_keys import Principal
+from bot.services.approvals import by_offer, decisions
+from bot.services.grants import approvers
+from bot.services.plans.job_file import BadJob, JobDocument, completed, plain, read_job
+from bot.services.requests import submit
+from bot.services.runtime import liveness
+from bot.services.runtime.commands import Cancel, Provision, Reply
+from ledger.kernel.actor import Actor, ActorKind
 from ledger.models import Request, Session
-from ledger.reads import request_view, requests_page
-from ledger.values import Actor, ActorKind
+from ledger.queries.views import request_view, requests_page
 
 router = APIRouter(prefix="/api/v1", tags=["requests"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
 #: An id, or a unique ending of one, as every door takes it; an instance, also as `cloud:id`, names its session.
-Named = Annotated[
-    str, Path(pattern=r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$", examples=["req_01k9x7m2q4d8s3f5"])
+ID = r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$"
+RequestParam = Annotated[
+    str, Path(pattern=ID, examples=["req_01k9x7m2q4d8s3f5"], description="A request by its id, or by the end of one.")
 ]
 Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", description="next_cursor of the last page.")]
-Limit = Annotated[int, Query(ge=1, le=100)]
+Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 
 
 async def found(desk: Desk, who: Principal, text: str) -> tuple[Request, Session | None]:
     """What an id names, when the principal may see it; the one check of every route with an id."""
-    facts = await access.looked_up(desk.ctx, who)
+    facts = await authorization.looked_up(desk.ctx, who)
     try:
         async with desk.ctx.db.read() as tx:
-            return await access.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
+            return await authorization.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
     except LookupError as error:
         raise Refused(Reply(False, "unknown_id", f"{error}.")) from error
 
@@ -70,13 +76,13 @@ async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat
             job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
         except BadJob as error:
             raise refused(error) from error
-        reply = await provisioning.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
+        reply = await submit.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:
             async with desk.ctx.db.read() as tx:
-                hint = await keys.keyless(tx, await tx.get_one(Request, request_id))
+                hint = await ssh_keys.keyless(tx, await tx.get_one(Request, request_id))
             reply = replace(reply, sentence=f"{reply.sentence} {hint}".strip())
-        if reply.ok and not desk.settings.acts and (idle := await unattended.nobody_acts(desk.ctx, request_id)):
+        if reply.ok and not desk.settings.acts and (idle := await liveness.nobody_acts(desk.ctx, request_id)):
             reply = replace(reply, sentence=f"{reply.sentence} {idle}")
         return 202, done(reply, url=f"/api/v1/requests/{request_id}")
 
@@ -88,7 +94,7 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
     if consumer is None or (who.actor.kind is ActorKind.CONSUMER and consumer == who.actor.id):
         return who.actor
     async with desk.ctx.db.read() as tx:
-        names = await access.mine(tx, desk.ctx.policy, who.actor)
+        names = await authorization.mine(tx, desk.ctx.policy, who.actor)
     asked = f"{ActorKind.CONSUMER}:{consumer}"
     if asked not in names:
         sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
@@ -98,32 +104,36 @@ async def _for_whom(desk: Desk, who: Principal, consumer: str | None) -> Actor:
 
 @router.get("/requests", responses=refusals())
 async def requests(
-    desk: AtDesk, who: Reader, waiting: bool = False, cursor: Cursor = None, limit: Limit = 50
+    desk: AtDesk,
+    who: Reader,
+    waiting: Annotated[bool, Query(description="true: only what is not decided.")] = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[RequestSummary]:
     """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
-    facts = await access.looked_up(desk.ctx, who)
+    facts = await authorization.looked_up(desk.ctx, who)
     async with desk.ctx.db.read() as tx:
-        names = await access.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now(), facts)
+        names = await authorization.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
     items = [RequestSummary.model_validate(row) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
 
 
 @router.get("/requests/{request}", responses=refusals(404))
-async def request(desk: AtDesk, who: Reader, request: Named) -> RequestOut:
+async def request(desk: AtDesk, who: Reader, request: RequestParam) -> RequestOut:
     """One request: its options, for whom it waits and since when, or how it was decided."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
-        asked = await mandates.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
-        view, hint = await request_view(tx, row.id), await keys.keyless(tx, row)
+        asked = await approvers.mandate(tx, desk.ctx.policy, row, desk.ctx.clock.now())
+        view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row)
         return request_out(view, desk.ctx.policy, asked, hint)
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
-async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, key: Repeat) -> Any:
+async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
     """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
     row, _ = await found(desk, who, request)
-    decision = deciding.Named(
+    decision = by_offer.Named(
         row.id,
         Decision.APPROVE,
         DeciderFacts(who.actor),
@@ -137,7 +147,7 @@ async def approve(desk: AtDesk, who: Decider, request: Named, body: ApproveIn, k
     )
 
     async def decide(name: str) -> tuple[int, Done]:
-        reply = await deciding.decide(desk.ctx, replace(decision, key=name))
+        reply = await by_offer.decide(desk.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
     # What the decider had before them is no part of it: a repeated call looks first, and sees what the first one did.
@@ -154,13 +164,13 @@ def time_of(desk: Desk, said: Decimal | str | None) -> Decimal | None:
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
-async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key: MayRepeat = None) -> Any:
+async def reject(desk: AtDesk, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
     row, _ = await found(desk, who, request)
-    decision = deciding.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
+    decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
 
     async def decide(name: str) -> tuple[int, Done]:
-        reply = await deciding.decide(desk.ctx, replace(decision, key=name))
+        reply = await by_offer.decide(desk.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
     if key is None:
@@ -169,12 +179,12 @@ async def reject(desk: AtDesk, who: Decider, request: Named, body: ReasonIn, key
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
-async def cancel(desk: AtDesk, who: Asker, request: Named, body: ReasonIn) -> Done:
+async def cancel(desk: AtDesk, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
     """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
     row, _ = await found(desk, who, request)
     async with desk.ctx.db.read() as tx:
-        if not await access.may_cancel(tx, desk.ctx.policy, who, row):
+        if not await authorization.may_cancel(tx, desk.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
             raise Refused(Reply(False, "not_yours", sentence))
-    reply = await approvals.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
+    reply = await decisions.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")

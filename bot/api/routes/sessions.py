@@ -4,45 +4,60 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 
-from bot.api.desk import AtDesk, Desk, caller, refusals
-from bot.api.endpoints import NodeTokenOut
-from bot.api.once import Repeat, once
+from bot.api.dependencies import AtDesk, Desk, caller, refusals
+from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, Refused
-from bot.api.routes.requests import Cursor, Limit, Named, done, found
-from bot.api.schemas import Done, DoneIn, ExtendIn, Page, SessionOut
+from bot.api.routes.requests import ID, Cursor, Limit, done, found
+from bot.api.schemas.base import Done, Page
+from bot.api.schemas.connection import NodeTokenOut
+from bot.api.schemas.sessions import DoneIn, ExtendIn, SessionOut
 from bot.api.views import session_out
-from bot.rules.approval import DeciderFacts
-from bot.rules.grammar_words import KEYS, BadWord
-from bot.rules.scopes import Scope
-from bot.rules.switching import Order
-from bot.services import access, extending, node_api, switching
-from bot.services import sessions as service
-from bot.services.commands import Done as WorkDone
-from bot.services.commands import Extend, Reply, Switch, Terminate
-from bot.services.consumers import Principal
-from bot.services.portable import plain
-from bot.services.reconciling import ranges
+from bot.rules.access.scopes import Scope
+from bot.rules.approvals.decision import DeciderFacts
+from bot.rules.grammar.job_words import KEYS, BadWord
+from bot.rules.instances.power import Order
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.billing.true_up import ranges
+from bot.services.instances import power
+from bot.services.nodes import node_api
+from bot.services.plans.job_file import plain
+from bot.services.runtime.commands import Done as WorkDone
+from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
+from bot.services.sessions import extension, service
 from ledger.models import Session
-from ledger.reads import session_view, sessions_page
+from ledger.queries.views import session_view, sessions_page
 
 router = APIRouter(prefix="/api/v1", tags=["sessions"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Owner = Annotated[Principal, caller(Scope.SESSIONS_WRITE)]
+SessionParam = Annotated[
+    str,
+    Path(
+        pattern=ID,
+        examples=["req_01k9x7m2q4d8s3f5"],
+        description="A session by its id, its request's, or its instance's (also as vast:123).",
+    ),
+]
 NO_SESSION = Reply(False, "no_session", "That request has no session yet; look at the request for what it waits for.")
 
 
 @router.get("/sessions", responses=refusals())
 async def sessions(
-    desk: AtDesk, who: Reader, live: bool = True, cursor: Cursor = None, limit: Limit = 50
+    desk: AtDesk,
+    who: Reader,
+    live: Annotated[bool, Query(description="true: only what goes on; false: what is over, too.")] = True,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[SessionOut]:
     """Sessions that this key may see, the newest first; `live=false` shows those that are over too."""
     ctx = desk.ctx
     async with ctx.db.read() as tx:
-        names = await access.visible(tx, ctx.policy, who)
-        own = await access.mine(tx, ctx.policy, who.actor)
+        names = await authorization.visible(tx, ctx.policy, who)
+        own = await authorization.mine(tx, ctx.policy, who.actor)
         views = await sessions_page(tx, whose=names, live=live, before=cursor, limit=limit + 1)
         between = await ranges(ctx, tx, [view.session.id for view in views[:limit]])
     now = ctx.clock.now()
@@ -54,19 +69,19 @@ async def sessions(
 
 
 @router.get("/sessions/{session}", responses=refusals(404, 409))
-async def session(desk: AtDesk, who: Reader, session: Named) -> SessionOut:
+async def session(desk: AtDesk, who: Reader, session: SessionParam) -> SessionOut:
     """One session, by its id or by its request's."""
     ctx = desk.ctx
     row = await _held(desk, who, session)
     async with ctx.db.read() as tx:
-        own = await access.mine(tx, ctx.policy, who.actor)
+        own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
         between = (await ranges(ctx, tx, (row.id,))).get(row.id)
     return session_out(ctx, view, ctx.clock.now(), mine=row.owner in own, between=between)
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
-async def end(desk: AtDesk, who: Owner, session: Named) -> Done:
+async def end(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
     """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists it."""
     row = await _held(desk, who, session)
     reply = await service.terminate(desk.ctx, Terminate(row.id, DeciderFacts(who.actor)))
@@ -74,7 +89,7 @@ async def end(desk: AtDesk, who: Owner, session: Named) -> Done:
 
 
 @router.post("/sessions/{session}/extend", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: Repeat) -> Any:
+async def extend(desk: AtDesk, who: Owner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
     """Ask for more time. 202: people decide about it, in the request that is named; 200: it was approved already."""
     row = await _held(desk, who, session)
     policy = desk.ctx.policy
@@ -85,7 +100,7 @@ async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: 
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
             raise Refused(Reply(False, "bad_word", str(error)), fields=wrong) from error
-        reply = await extending.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
+        reply = await extension.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
         request_id = reply.data.get("request_id")
         url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
         return 202 if request_id else 200, done(reply, url=url, session_id=row.id)
@@ -94,7 +109,7 @@ async def extend(desk: AtDesk, who: Owner, session: Named, body: ExtendIn, key: 
 
 
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
-async def work_done(desk: AtDesk, who: Owner, session: Named, body: DoneIn) -> Done:
+async def work_done(desk: AtDesk, who: Owner, session: SessionParam, body: DoneIn) -> Done:
     """Say that the work is over and how it went. The session ends, or is stopped so that its disk is kept."""
     row = await _held(desk, who, session)
     preserve = body.storage == "preserve"
@@ -103,25 +118,25 @@ async def work_done(desk: AtDesk, who: Owner, session: Named, body: DoneIn) -> D
 
 
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))
-async def stop(desk: AtDesk, who: Owner, session: Named) -> Done:
+async def stop(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
     """Stop its machine where that saves money; the disk stays, and the answer says what is still billed."""
     return await _switch(desk, who, session, Order.STOP)
 
 
 @router.post("/sessions/{session}/start", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def start(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
+async def start(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
     """Start its stopped machine again, within what was approved."""
     return await _switch_once(desk, who, session, Order.START, key)
 
 
 @router.post("/sessions/{session}/restart", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def restart(desk: AtDesk, who: Owner, session: Named, key: Repeat) -> Any:
+async def restart(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
     """Restart its machine in place."""
     return await _switch_once(desk, who, session, Order.RESTART, key)
 
 
 @router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
-async def node_token(desk: AtDesk, who: Owner, session: Named) -> NodeTokenOut:
+async def node_token(desk: AtDesk, who: Owner, session: SessionParam) -> NodeTokenOut:
     """Make the token that opens the API of its machine, for its owner. It is shown once; the one before is void."""
     row = await _held(desk, who, session)
     reply = await node_api.make_token(desk.ctx, row.id, who.actor)
@@ -149,7 +164,7 @@ async def _switch_once(desk: Desk, who: Principal, session: str, order: Order, k
 
 async def _switch(desk: Desk, who: Principal, session: str, order: Order, key: str = "") -> Done:
     row = await _held(desk, who, session)
-    reply = await switching.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
+    reply = await power.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 

@@ -2,81 +2,28 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
 
-from bot.api.desk import AtDesk, caller, refusals
+from bot.api.dependencies import AtDesk, caller, refusals
 from bot.api.problems import Refused
 from bot.api.routes.requests import Cursor, Limit
-from bot.api.schemas import In, Out, Page
-from bot.rules.scopes import Scope
-from bot.rules.webhooks import Topic
-from bot.services import access
-from bot.services import webhooks as service
-from bot.services.commands import Reply
-from bot.services.consumers import Principal
-from ledger.webhooks import deliveries, webhooks
-from ledger.webhooks import webhook as find
+from bot.api.schemas.base import Page
+from bot.api.schemas.webhooks import DeliveryOut, ReplayIn, WebhookDone, WebhookIn, WebhookOut
+from bot.rules.access.scopes import Scope
+from bot.services.access import authorization
+from bot.services.access.api_keys import Principal
+from bot.services.runtime.commands import Reply
+from bot.services.webhooks import subscriptions as service
+from ledger.queries.webhooks import deliveries, webhooks
+from ledger.queries.webhooks import webhook as find
 
 router = APIRouter(prefix="/api/v1/webhooks", tags=["webhooks"])
 Owner = Annotated[Principal, caller(Scope.WEBHOOKS_WRITE)]
-Hook = Annotated[str, Path(pattern=r"^whk_[0-9a-z]{16}$", examples=["whk_01k9x7m2q4d8s3f5"])]
-
-
-class WebhookIn(In):
-    """An address, and what it wants to hear; no topics means all."""
-
-    url: Annotated[str, Field(max_length=1000)] = Field(examples=["https://example.com/hooks/gpu"])
-    topics: Annotated[list[str], Field(max_length=10)] = Field(default=[], examples=[[str(Topic.SESSION)]])
-    note: Annotated[str, Field(max_length=200)] = ""
-
-
-class WebhookOut(Out):
-    """A webhook without its secret. `off_at` says that it was switched off, and `off_reason` why."""
-
-    id: str
-    actor: str
-    url: str
-    topics: list[str]
-    note: str
-    everything: bool
-    created_at: datetime
-    old_until: datetime | None
-    off_at: datetime | None
-    off_reason: str
-
-
-class WebhookDone(Out):
-    """A command about a webhook that was carried out. `secret` is shown this once."""
-
-    code: str
-    sentence: str
-    webhook_id: str | None = None
-    delivery_id: str | None = None
-    secret: str | None = None
-
-
-class ReplayIn(In):
-    """Which message is sent again; without one, all that were given up."""
-
-    delivery_id: Annotated[str, Field(pattern=r"^dlv_[0-9a-z]{16}$")] | None = None
-
-
-class DeliveryOut(Out):
-    """One message: its state (pending, sent, dead) and what came of each attempt."""
-
-    id: str
-    event_id: str
-    kind: str
-    state: str
-    tries: int
-    attempts: list[dict[str, Any]]
-    created_at: datetime
-    sent_at: datetime | None
-    due_at: datetime | None
+Hook = Annotated[
+    str, Path(pattern=r"^whk_[0-9a-z]{16}$", examples=["whk_01k9x7m2q4d8s3f5"], description="The id of the webhook.")
+]
 
 
 def _done(reply: Reply) -> WebhookDone:
@@ -89,7 +36,7 @@ def _done(reply: Reply) -> WebhookDone:
 async def list_webhooks(desk: AtDesk, who: Owner) -> list[WebhookOut]:
     """The webhooks that this key may see, without their secrets."""
     async with desk.ctx.db.read() as tx:
-        found = await webhooks(tx, await access.visible(tx, desk.ctx.policy, who))
+        found = await webhooks(tx, await authorization.visible(tx, desk.ctx.policy, who))
     return [WebhookOut.model_validate(one) for one in found]
 
 
@@ -134,7 +81,7 @@ async def list_deliveries(
 ) -> Page[DeliveryOut]:
     """What was sent to a webhook and what came of it, the newest first; kept for 30 days."""
     async with desk.ctx.db.read() as tx:
-        if await find(tx, webhook, await access.visible(tx, desk.ctx.policy, who)) is None:
+        if await find(tx, webhook, await authorization.visible(tx, desk.ctx.policy, who)) is None:
             raise Refused(service.UNKNOWN)
         rows = await deliveries(tx, webhook, failed=failed, before=cursor, limit=limit + 1)
     items = [DeliveryOut.model_validate(one) for one in rows[:limit]]

@@ -32,7 +32,7 @@ def page() -> str:
     return whole(
         "Capabilities of the clouds",
         "Code outside an adapter asks these and never the name of a cloud. Times are seconds. The words are explained "
-        "at `Capabilities` and `BillingRule` in `providers/base.py`; what was learned about each cloud is in "
+        "at `Capabilities` and `BillingRule` in `providers/contract.py`; what was learned about each cloud is in "
         "`providers/profiles/`.",
         table(("capability", *able), [*rows, *billing, limits]),
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
-from bot.rules.excluding import EXCLUSIONS
-from bot.rules.grammar import GrammarError
+from bot.rules.grammar.parser import GrammarError
+from bot.rules.market.filters import EXCLUSIONS
 from providers import errors
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,7 +37,7 @@ def answers() -> list[tuple[str, str, str]]:
             for name, sentence in _in_module(ast.parse(path.read_text(encoding="utf-8"))):
                 if name not in found or found[name][0].strip(f"{BLANK}.") == "":
                     found[name] = (sentence, path.relative_to(ROOT).as_posix())
-    found[GrammarError.code] = ("What is wrong with which word, and a correct example.", "bot/rules/grammar.py")
+    found[GrammarError.code] = ("What is wrong with which word, and a correct example.", "bot/rules/grammar/parser.py")
     return [(name, *found[name]) for name in sorted(found)]
 
 

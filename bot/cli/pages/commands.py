@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bot.cli.door import KEY, URL
+from bot.cli.access.api_client import KEY, URL
 from bot.cli.lazy import COMMANDS
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
-from bot.cli.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
+from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE
 
 ENDS = (
     ("0", "done"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
-from ledger.states import ANNOUNCES, NotificationKind
+from ledger.kernel.states import ANNOUNCES, NotificationKind
 
 
 def page() -> str:

@@ -6,8 +6,8 @@ from dataclasses import fields
 
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
-from bot.rules.policy import Policy
-from bot.rules.timing import Timing
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
 from bot.settings.policy_file import default_of, example_of, plain
 
 SAMPLE = """```yaml

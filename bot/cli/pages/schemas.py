@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from pydantic import BaseModel
 
-from bot.services.deliverables import CostEstimate, InstanceManifest, PlanHead
+from bot.services.plans.deliverables import CostEstimate, InstanceManifest, PlanHead
 
 
 def _page(model: type[BaseModel]) -> Callable[[], str]:

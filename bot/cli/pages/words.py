@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 
 from bot.cli.pages.markdown import code, table
 from bot.cli.pages.markdown import page as whole
-from bot.rules.grammar_commands import SUBCOMMANDS
-from bot.rules.grammar_run import QUESTION_WORDS
-from bot.rules.grammar_words import KEYS, WORDS
-from bot.rules.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
-from bot.rules.workload_words import WORK_WORDS
-from ledger.values import BASE32, ID_LENGTH, Actor, ActorKind, base32
+from bot.rules.grammar.commands import SUBCOMMANDS
+from bot.rules.grammar.job_words import KEYS, WORDS
+from bot.rules.grammar.run_words import QUESTION_WORDS
+from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.rules.values.labels import COUNTER_LENGTH, DEPLOYMENT_LENGTH, LABEL_LENGTH, MAC_LENGTH
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import BASE32, ID_LENGTH, base32
 
 #: A fixed moment, so that the page is the same each time.
 EXAMPLE_AT = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

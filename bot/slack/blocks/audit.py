@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bot.rules.journal_text import happened, whole
-from bot.services.auditing import Audit
-from bot.slack.blocks.parts import Message, clip, code, context, person, safe, section, when
+from bot.rules.audit.event_text import happened, whole
+from bot.services.audit.journal import Audit
+from bot.slack.blocks.elements import Message, clip, code, context, person, safe, section, when
+from ledger.kernel.ids import short_id
 from ledger.models import Event
-from ledger.values import short_id
 
 SHOWN = 12
 

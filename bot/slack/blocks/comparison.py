@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bot.rules.comparison_text import cells, columns, elsewhere
-from bot.rules.wording import hours, usd
-from bot.services.planning import Compared
-from bot.slack.blocks.parts import Block, Message, clip, code, context, safe, section, table
+from bot.rules.plans.comparison_text import cells, columns, elsewhere
+from bot.rules.values.phrases import hours, usd
+from bot.services.plans.planner import Compared
+from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
 
 #: The most lines of a table that Slack takes, its head not counted.
 ROWS_MAX = 99

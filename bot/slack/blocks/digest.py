@@ -7,11 +7,10 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Final
 
-from bot.rules.budget import Period
-from bot.rules.wording import plural, rate
-from bot.services.digest_document import DigestDocument, Ended, Running, Shares
-from bot.slack.blocks.money import spend_chart
-from bot.slack.blocks.parts import (
+from bot.rules.budgets.budget import Period
+from bot.rules.values.phrases import plural, rate
+from bot.services.reports.digest_types import DigestDocument, Ended, Running, Shares
+from bot.slack.blocks.elements import (
     TEXT_MAX,
     Block,
     Message,
@@ -26,8 +25,9 @@ from bot.slack.blocks.parts import (
     section,
     when,
 )
-from bot.slack.blocks.reply import mentioned
-from ledger.values import short_id
+from bot.slack.blocks.money import spend_chart
+from bot.slack.blocks.private_answer import mentioned
+from ledger.kernel.ids import short_id
 
 #: Values of one group, and sessions of one list.
 VALUES: Final = 5

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bot.rules.grammar import GrammarError
-from bot.rules.grammar_commands import SUBCOMMANDS, Shape, Subcommand
-from bot.rules.grammar_run import QUESTION_WORDS
-from bot.rules.grammar_words import KEYS, WORDS
-from bot.rules.workload_words import WORK_WORDS
-from bot.slack.blocks.parts import Message, code, context, header, safe, section
+from bot.rules.grammar.commands import SUBCOMMANDS, Shape, Subcommand
+from bot.rules.grammar.job_words import KEYS, WORDS
+from bot.rules.grammar.parser import GrammarError
+from bot.rules.grammar.run_words import QUESTION_WORDS
+from bot.rules.grammar.workload_words import WORK_WORDS
+from bot.slack.blocks.elements import Message, code, context, header, safe, section
 
 
 def overview(command: str, topic: str = "") -> Message:

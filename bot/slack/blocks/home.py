@@ -8,14 +8,13 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from bot.rules.budget import Line, said
-from bot.rules.deadlines import left
-from bot.rules.wording import plural, rate
-from bot.services.sessions import Overview
-from bot.slack.blocks import ending, listing, owner
+from bot.rules.budgets.budget import Line, said
+from bot.rules.sessions.expiration import left
+from bot.rules.values.phrases import plural, rate
+from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks.offers import line
-from bot.slack.blocks.parts import (
+from bot.slack.blocks import listing, session_ending, session_ready_and_ended
+from bot.slack.blocks.elements import (
     Block,
     actions,
     button,
@@ -30,11 +29,13 @@ from bot.slack.blocks.parts import (
     stamped,
     when,
 )
+from bot.slack.blocks.offers import line
 from bot.slack.blocks.request import request_buttons
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Session
-from ledger.reads import RequestView, SessionView
-from ledger.states import ENDABLE_SESSION, SessionState
-from ledger.values import JobRequest, short_id
+from ledger.queries.views import RequestView, SessionView
 
 #: What is shown in full; the rest is a number. A Home tab has at most 100 blocks.
 SESSIONS: Final = 12
@@ -92,7 +93,7 @@ def _sessions(mine: Mine, command: str, now: datetime) -> list[Block]:
 def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime) -> str:
     session, row = view.session, view.instance
     at = f" at {safe(row.cloud, 30)} · {listing.price(view)}" if row else ""
-    lead = f"*{owner.what(session)}*{at} · {listing.state(view)} · {code(short_id(session.id))}"
+    lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view)} · {code(short_id(session.id))}"
     told, end = [], listing.ends(view)
     if end:
         told.append(f":hourglass_flowing_sand: {left(end, now)}, {'deleted' if view.kept else 'ends'} {when(end)}")
@@ -102,11 +103,13 @@ def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime)
 
 
 def _buttons(session: Session) -> Block:
-    end = owner.end_button(session)["elements"]
+    end = session_ready_and_ended.end_button(session)["elements"]
     if session.state not in (SessionState.RUNNING, SessionState.STOPPED) or session.deadline is None:
         return actions(*end)
     mark, short = f"{session.id}/{int(session.deadline.timestamp())}", short_id(session.id)
-    more = button("More time…", f"{ending.EXTEND}:{short}", mark, label=f"Ask for more time for session {short}")
+    more = button(
+        "More time…", f"{session_ending.EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"
+    )
     return actions(more, *end)
 
 

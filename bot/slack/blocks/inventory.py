@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bot.rules.ranking import RankedOption
-from bot.rules.wording import hours, rate, short_hours
-from bot.services.catalog import Inventory, absent
+from bot.rules.market.ranking import RankedOption
+from bot.rules.values.phrases import hours, rate, short_hours
+from bot.services.market.catalog import Inventory, absent
 from bot.slack.blocks import job as job_words
+from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section
 from bot.slack.blocks.offers import Line, left_out, offers_table, reasons, spoken
-from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section
-from ledger.values import JobRequest
+from ledger.kernel.job import JobRequest
 
 
 def inventory(found: Inventory, job: JobRequest, command: str) -> Message:

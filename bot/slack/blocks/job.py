@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.wording import hours, rate
-from bot.slack.blocks.parts import dollars, percent, safe
-from ledger.values import GpuConstraint, JobRequest, SpotPolicy
+from bot.rules.values.phrases import hours, rate
+from bot.slack.blocks.elements import dollars, percent, safe
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 
 _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolicy.ANY: "spot or on-demand"}
 

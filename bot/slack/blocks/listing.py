@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.deadlines import left
-from bot.rules.wording import rate
-from bot.services import recovery
-from bot.services.sessions import Overview
+from bot.rules.sessions.expiration import left
+from bot.rules.values.phrases import rate
+from bot.services.runtime import recovery_mode
+from bot.services.sessions.service import Overview
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, person, safe, section, when
+from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, person, safe, section, when
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
 from ledger.models import Request
-from ledger.reads import SessionView
-from ledger.values import JobRequest, short_id
+from ledger.queries.views import SessionView
 
 SHOWN = 15
 
@@ -34,7 +35,7 @@ def listing(
     hint = f"{code(f'{command} status ID')} shows one of them, {code(f'{command} terminate ID')} ends a session."
     spoken = [_session_line(view, costs_usd, now) for view in overview.sessions[:SHOWN]]
     spoken += [_request_line(request) for request in [*overview.requests[:SHOWN], *decidable[:SHOWN]]]
-    for waits in dict.fromkeys(filter(None, map(recovery.of_session, overview.sessions))):
+    for waits in dict.fromkeys(filter(None, map(recovery_mode.of_session, overview.sessions))):
         blocks.append(section(f":warning: {safe(waits, 600)}"))
         spoken.insert(0, waits)
     return Message(clip("; ".join(spoken), 3_900), (*blocks, context(hint)))

@@ -7,11 +7,11 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.blockkit import escape
-from bot.rules.budget import Line, Period, said
-from bot.services.costs import SHOWN, Costs, shortened
-from bot.services.crosstool import Summary
-from bot.slack.blocks.parts import Block, Message, bullets, clip, context, dollars, person, safe, section, when
-from ledger.values import cents
+from bot.rules.budgets.budget import Line, Period, said
+from bot.services.billing.costs import SHOWN, Costs, shortened
+from bot.services.billing.shared_ledger import Summary
+from bot.slack.blocks.elements import Block, Message, bullets, clip, context, dollars, person, safe, section, when
+from ledger.kernel.money import cents
 
 
 def budget(lines: Sequence[Line]) -> Message:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.wording import rate, usd
-from bot.services.offers import hold_line, offer_from_json, parts_line
-from bot.slack.blocks.parts import Block, code, context, dollars, money_range, percent, safe, table
+from bot.rules.values.phrases import rate, usd
+from bot.services.market.codec import hold_line, offer_from_json, parts_line
+from bot.slack.blocks.elements import Block, code, context, dollars, money_range, percent, safe, table
 from ledger.models import Option
-from providers.base import Offer
+from providers.contract import Offer
 
 HEAD = ("#", "cloud", "GPU", "region", "kind", "$/h", "expected total", "range", "reliability", "marks")
 RIGHT = (0, 5, 6, 7, 8)

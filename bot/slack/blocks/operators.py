@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bot.rules.wording import rate
-from bot.slack.blocks.parts import Message, code, safe, section, when
-from bot.slack.blocks.reply import mentioned
+from bot.rules.values.phrases import rate
+from bot.slack.blocks.elements import Message, code, safe, section, when
+from bot.slack.blocks.private_answer import mentioned
+from ledger.kernel.states import StrayState
 from ledger.models import Stray
-from ledger.states import StrayState
 
 _SAID = {
     StrayState.SEEN: "was seen and is watched",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bot.rules.ranking import RankedOption
-from bot.rules.wording import short_hours
-from bot.services.plan_text import HEAD, RIGHT, cells, title
-from bot.services.planning import Planned
-from bot.slack.blocks.parts import Block, Message, clip, code, context, safe, section, table
+from bot.rules.market.ranking import RankedOption
+from bot.rules.values.phrases import short_hours
+from bot.services.plans.planner import Planned
+from bot.services.plans.text import HEAD, RIGHT, cells, title
+from bot.slack.blocks.elements import Block, Message, clip, code, context, safe, section, table
 
 
 def plan(planned: Planned, command: str) -> Message:

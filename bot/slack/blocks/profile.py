@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from bot.slack.blocks.parts import Message, bullets, clip, code, context, safe, section
-from bot.slack.blocks.reply import said
-from providers.profile import TEARDOWN, ProfileError, load
+from bot.slack.blocks.elements import Message, bullets, clip, code, context, safe, section
+from bot.slack.blocks.private_answer import said
+from providers.profiles.model import TEARDOWN, ProfileError, load
 
 LONGEST = 600
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from bot.rules.wording import rate
-from bot.services.holding import HELD
-from bot.slack.blocks.parts import code, dollars, safe, when
+from bot.rules.values.phrases import rate
+from bot.services.checkpoints.hold import HELD
+from bot.slack.blocks.elements import code, dollars, safe, when
+from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
-from ledger.reads import RequestView
-from ledger.states import InstanceState, SessionState
+from ledger.queries.views import RequestView
 
 DONE, WAITING, BAD, WARN = ":white_check_mark:", ":hourglass_flowing_sand:", ":x:", ":warning:"
 

@@ -9,21 +9,21 @@ from decimal import Decimal
 from typing import Final
 
 from bot.blockkit import quote_block
-from bot.rules.approval import SLACK_OFF
-from bot.rules.authority import ANYBODY, asked
-from bot.rules.breaking import BREAK_GLASS
-from bot.rules.checkpoints import choice
-from bot.rules.policy import Policy
-from bot.rules.spend import SetLimit, limit_in_force
-from bot.rules.standing import STANDING_PREFIX
-from bot.rules.tiers import Mandate
-from bot.rules.wording import hours, plural, rate, usd
-from bot.rules.wording import no_key as keyless
-from bot.services import changes, recovery
+from bot.rules.approvals.approvers import ANYBODY, asked
+from bot.rules.approvals.auto_approval import STANDING_PREFIX
+from bot.rules.approvals.break_glass import BREAK_GLASS
+from bot.rules.approvals.decision import SLACK_OFF
+from bot.rules.checkpoints.verification import choice
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import Mandate
+from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
+from bot.rules.values.phrases import hours, plural, rate, usd
+from bot.rules.values.phrases import no_key as keyless
+from bot.services.grants import amendments
+from bot.services.runtime import recovery_mode
 from bot.slack.blocks import job as job_words
 from bot.slack.blocks import progress
-from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
-from bot.slack.blocks.parts import (
+from bot.slack.blocks.elements import (
     SENTENCE_MAX,
     Block,
     Message,
@@ -42,11 +42,13 @@ from bot.slack.blocks.parts import (
     section,
     when,
 )
-from bot.slack.blocks.reply import mentioned
+from bot.slack.blocks.offers import Line, left_out, line, offer_code, offers_table, price_block, reasons, spoken
+from bot.slack.blocks.private_answer import mentioned
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import RequestState
 from ledger.models import Approval, Request
-from ledger.reads import RequestView
-from ledger.states import RequestState
-from ledger.values import JobRequest, short_id
+from ledger.queries.views import RequestView
 
 APPROVE: Final = "approve"
 REJECT: Final = "reject"
@@ -95,7 +97,7 @@ def request_message(
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
         *told,
     ]
-    if waits := recovery.of_request(view):
+    if waits := recovery_mode.of_request(view):
         body = [*body, section(f":warning: {safe(waits, 600)}")]
         spoken_text.append(safe(waits, 600))
     if request.reason:
@@ -186,7 +188,7 @@ def _rule(view: RequestView, who: Asked) -> list[str]:
     if votes or request.required_approvals > 1:
         by = f" ({_names(votes)})" if votes else ""
         told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
-    stands = changes.standing(request, view.approvals)
+    stands = amendments.standing(request, view.approvals)
     if stands.hours is not None:
         told.append(f"An approver has shortened it to {hours(stands.hours)}.")
     told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
@@ -207,20 +209,20 @@ def request_buttons(view: RequestView) -> list[Block]:
 def _buttons(view: RequestView, lines: Iterable[Line], *, approve: bool, change: bool = True) -> list[Block]:
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
     by_rank = {option.rank: option for option in view.options}
-    stands = changes.standing(view.request, view.approvals)
+    stands = amendments.standing(view.request, view.approvals)
     # Whoever clicks on a message from before the change changes nothing.
     mark = f"/{stands.digest}" if stands.is_changed else ""
     made: list[Block] = []
     for one in lines if approve else ():
         token = by_option.get(by_rank[one.rank].id)
         if token is not None:
-            time_h = changes.most_hours(view.request, view.approvals)
-            expected = usd(changes.amounts(view.request, by_rank[one.rank], time_h)[0])
+            time_h = amendments.most_hours(view.request, view.approvals)
+            expected = usd(amendments.amounts(view.request, by_rank[one.rank], time_h)[0])
             label = f"Approve {one.name}, expected {expected}"
             text = f"Approve #{one.rank} {one.offer.cloud} {expected}"
             style = "" if made else "primary"
             made.append(button(text, f"{APPROVE}:{one.rank}", token + mark, style=style, label=label))
-    if made and change and view.request.kind in changes.CHANGEABLE:
+    if made and change and view.request.kind in amendments.CHANGEABLE:
         other = "" if view.request.kind == EXTEND else " or another offer"
         label = f"Approve with a shorter time{',' if other else ' or'} a lower limit{other}"
         made.append(button("Change…", CHANGE, str(made[0]["value"]), label=label))
@@ -244,7 +246,7 @@ def _approved(view: RequestView, lines: list[Line], cost_usd: Decimal | None) ->
         said = f":white_check_mark: The time is allowed by {by}{at}."
         return [said], [section(said)]
     if request.kind == EXTEND:
-        less = changes.told(request, votes[-1]) if votes else ""
+        less = amendments.told(request, votes[-1]) if votes else ""
         said = f":white_check_mark: The extra time is approved by {by}{at}{f': {less}' if less else ''}."
         return [said], [section(said)]
     if request.kind == DRIFT:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 from bot.slack.blocks import job as job_words
-from bot.slack.blocks.parts import SENTENCE_MAX, Message, dollars, person, safe, section, when
+from bot.slack.blocks.elements import SENTENCE_MAX, Message, dollars, person, safe, section, when
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Instance
-from ledger.reads import RequestView
-from ledger.states import InstanceState, RequestState, SessionState
-from ledger.values import JobRequest
+from ledger.queries.views import RequestView
 
 
 def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = None) -> Message:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from bot.rules.authority import ANYBODY
-from bot.rules.deadlines import left, termination_policy
-from bot.rules.policy import Policy
-from bot.rules.tiers import Mandate
-from bot.rules.wording import kept, unreconciled
-from bot.services.agents import agent_view
-from bot.services.connecting import api_url, fingerprint, ssh_command
-from bot.services.holding import WAITS
-from bot.services.sessions import Status
-from bot.slack.blocks import owner, request
-from bot.slack.blocks.parts import Block, Message, clip, code, context, dollars, safe, section, when
+from bot.rules.approvals.approvers import ANYBODY
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import Mandate
+from bot.rules.sessions.expiration import left, termination_policy
+from bot.rules.values.phrases import kept, unreconciled
+from bot.services.checkpoints.hold import WAITS
+from bot.services.nodes.connection import api_url, fingerprint, ssh_command
+from bot.services.nodes.views import agent_view
+from bot.services.sessions.service import Status
+from bot.slack.blocks import request, session_ready_and_ended
+from bot.slack.blocks.elements import Block, Message, clip, code, context, dollars, safe, section, when
+from ledger.kernel.states import ENDABLE_SESSION, LIVE_SESSION
 from ledger.models import Session
-from ledger.reads import SessionView
-from ledger.states import ENDABLE_SESSION, LIVE_SESSION
+from ledger.queries.views import SessionView
 
 
 def status(
@@ -69,7 +69,7 @@ def status(
         blocks.append(section(" ".join(lines)))
         text = f"{text} {' '.join(lines)}"
         if mine and view.session.state in ENDABLE_SESSION:
-            blocks.append(owner.end_button(view.session))
+            blocks.append(session_ready_and_ended.end_button(view.session))
     blocks.append(context(f"Request {code(found.request.request.id)}"))
     return Message(clip(text, 3_900), tuple(blocks))
 

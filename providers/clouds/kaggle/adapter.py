@@ -6,9 +6,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
-from providers.adapting import only, ruled, same
-from providers.base import (
+from ledger.kernel.clock import Clock
+from ledger.kernel.grant import Grant
+from ledger.kernel.job import GpuConstraint
+from ledger.kernel.network_guard import forbid_in_transaction
+from providers.adapter_helpers import only, ruled, same
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.clouds.kaggle import instances
+from providers.clouds.kaggle.config import KaggleConfig
+from providers.clouds.kaggle.errors import CLOUD, call_error, pushed
+from providers.clouds.kaggle.output import RunOutput, page
+from providers.clouds.kaggle.quota import WEEK, Quota, gpu_quota, hours
+from providers.clouds.kaggle.status_cache import Statuses
+from providers.contract import (
     Balance,
     Charge,
     InstanceSpec,
@@ -19,13 +29,6 @@ from providers.base import (
     Offer,
     Preflight,
 )
-from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.kaggle import runs
-from providers.clouds.kaggle.config import KaggleConfig
-from providers.clouds.kaggle.outcomes import CLOUD, call_error, pushed
-from providers.clouds.kaggle.output import RunOutput, page
-from providers.clouds.kaggle.quota import WEEK, Quota, gpu_quota, hours
-from providers.clouds.kaggle.statuses import Statuses
 from providers.errors import (
     AuthFailed,
     InvalidSpec,
@@ -37,7 +40,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.http import CloudHttp, Reply, fingerprint
-from providers.pacing import LocalPacer, Pace, Pacer, Pacing
+from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://www.kaggle.com/settings"
 KERNELS = "/v1/kernels.KernelsApiService"
@@ -67,7 +70,7 @@ CAPABILITIES = Capabilities(
     images=False,
     page_url="https://www.kaggle.com/code/{0}/{1}",
     batch=True,
-    run_max_s=int(runs.SESSION_MAX.total_seconds()),
+    run_max_s=int(instances.SESSION_MAX.total_seconds()),
     free=True,
     # No call ends a run: its own exit, the pushed timeout, or a person on the web page does.
     meter_stop_verb="manual",
@@ -75,8 +78,8 @@ CAPABILITIES = Capabilities(
     visibility_lag_s=60,
     boot_expected_s=300,
     # A run may wait in the queue for the whole allowance that its deadline leaves it.
-    boot_deadline_s=int(runs.QUEUE_ALLOWANCE.total_seconds()),
-    name_max=runs.SLUG_MAX,
+    boot_deadline_s=int(instances.QUEUE_ALLOWANCE.total_seconds()),
+    name_max=instances.SLUG_MAX,
     name_extra_chars="-",
     rate_limits=RATE_LIMITS,
 )
@@ -108,16 +111,16 @@ class KaggleProvider:
         self, constraint: GpuConstraint, *, disk_gb: int, spot: bool | None, pages: int = 1
     ) -> tuple[Offer, ...]:
         """At most one: what is left of the week's hours, while a session is free. The disk comes with the session."""
-        if spot is True or not runs.wanted(constraint):
+        if spot is True or not instances.wanted(constraint):
             return ()
         at = self._clock.now()
         quota = await self.quota()
         left_s = None if quota is None else quota.left_s
-        if left_s is not None and left_s < runs.TIMEOUT_MIN_S:
+        if left_s is not None and left_s < instances.TIMEOUT_MIN_S:
             return ()
         if await self.active() >= self._config.sessions_max:
             return ()
-        return (runs.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
+        return (instances.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """There is one offer at most."""
@@ -145,10 +148,10 @@ class KaggleProvider:
 
         So a 403 is `NotSeen` only when the same credentials may read the quota right after it.
         """
-        owner, slug, version = runs.split(ref)
+        owner, slug, version = instances.split(ref)
         at = self._clock.now()
         if (known := self._statuses.known(ref)) is not None:
-            return runs.observed(ref, known)
+            return instances.observed(ref, known)
         reply = await self._post(f"{KERNELS}/GetKernelSessionStatus", _status(owner, slug, version))
         error = call_error(reply, self._clock.now(), self._secrets)
         if isinstance(error, InvalidSpec) and 404 in {reply.status, _code(reply)}:
@@ -158,7 +161,7 @@ class KaggleProvider:
             return NotSeen(CLOUD, at)
         if error is not None:
             raise error
-        seen = runs.observed(ref, self._http.json(reply))
+        seen = instances.observed(ref, self._http.json(reply))
         self._statuses.heard(ref, reply.body)
         return seen
 
@@ -170,7 +173,7 @@ class KaggleProvider:
 
     async def output(self, ref: str) -> RunOutput:
         """What a run left: all its files and its log; both empty until it is over. Raises as `list` does."""
-        owner, slug, version = runs.split(ref)
+        owner, slug, version = instances.split(ref)
         asked = _status(owner, slug, version)
         files: dict[str, str] = {}
         log = token = ""
@@ -195,10 +198,10 @@ class KaggleProvider:
         nothing is sent: a second push would start a second run.
         """
         forbid_in_transaction("kaggle create")
-        timeout = runs.timeout_s(grant, self._session_max_s)
+        timeout = instances.timeout_s(grant, self._session_max_s)
         try:
             owner = await self._username()
-            runs.push_body(spec, owner, timeout, self._clock.now())
+            instances.push_body(spec, owner, timeout, self._clock.now())
             existing = await self._kernels()
             sent_before = any(spec.name.lower() in (kernel.slug, kernel.name.lower()) for kernel in existing)
             if not sent_before:
@@ -218,13 +221,13 @@ class KaggleProvider:
         """One push of a new kernel, with the timeout that the grant's hours give."""
         if spec.ready is None:
             spec = await self.prepare(spec, grant)
-        timeout = runs.timeout_s(grant, self._session_max_s)
-        body = runs.push_body(spec, (spec.ready or {})["owner"], timeout, self._clock.now())
+        timeout = instances.timeout_s(grant, self._session_max_s)
+        body = instances.push_body(spec, (spec.ready or {})["owner"], timeout, self._clock.now())
         reply = await self._http.send_once("POST", PUSH, json=body)
         made = pushed(reply, self._clock.now(), (*self._secrets, *spec.env.values()))
-        return runs.fresh(made.path, made.version, spec.name)
+        return instances.fresh(made.path, made.version, spec.name)
 
-    async def _afford(self, asked_s: int, existing: tuple[runs.Kernel, ...]) -> None:
+    async def _afford(self, asked_s: int, existing: tuple[instances.Kernel, ...]) -> None:
         """`QuotaExceeded` when the week's hours or the sessions do not suffice as far as Kaggle tells."""
         quota = await self.quota()
         if quota is not None and quota.left_s < asked_s:
@@ -322,15 +325,15 @@ class KaggleProvider:
             self._owner = name
         return self._owner
 
-    async def _kernels(self) -> tuple[runs.Kernel, ...]:
+    async def _kernels(self) -> tuple[instances.Kernel, ...]:
         """Every kernel of the account, all pages, each once."""
-        found: dict[str, runs.Kernel] = {}
+        found: dict[str, instances.Kernel] = {}
         token = ""
         seen: set[str] = set()
         for number in range(1, PAGES_MAX + 1):
             asked = {"group": "PROFILE", "page": number, "pageSize": PAGE_SIZE, "pageToken": token}
             body = await self._call(f"{KERNELS}/ListKernels", asked)
-            rows = {f"{kernel.owner}/{kernel.slug}": kernel for kernel in runs.kernels(body)}
+            rows = {f"{kernel.owner}/{kernel.slug}": kernel for kernel in instances.kernels(body)}
             fresh = rows.keys() - found.keys()
             found = rows | found
             following = body.get("nextPageToken") or ""
@@ -344,21 +347,21 @@ class KaggleProvider:
                 seen.add(token)
         raise UnexpectedResponse(CLOUD, "kaggle's list of kernels does not end")
 
-    async def _active(self, kernels: tuple[runs.Kernel, ...]) -> int:
+    async def _active(self, kernels: tuple[instances.Kernel, ...]) -> int:
         now = self._clock.now()
         seen = [await self._observed(kernel) for kernel in kernels if kernel.gpu and kernel.may_run(now)]
         return sum(item.status is not InstanceStatus.TERMINATED for item in seen)
 
-    async def _observed(self, kernel: runs.Kernel) -> ObservedInstance:
+    async def _observed(self, kernel: instances.Kernel) -> ObservedInstance:
         """The newest run of a kernel; its status is asked for only while it may run at all."""
         if not kernel.may_run(self._clock.now()):
-            return runs.outlived(kernel)
+            return instances.outlived(kernel)
         body = self._statuses.known(kernel.ref)
         if body is None:
             asked = _status(kernel.owner, kernel.slug, kernel.version)
             body = await self._call(f"{KERNELS}/GetKernelSessionStatus", asked)
             self._statuses.heard(kernel.ref, body)
-        return runs.observed(kernel.ref, body, kernel)
+        return instances.observed(kernel.ref, body, kernel)
 
     async def _call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """The object that a call answers; raises what any other answer means."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from providers.clouds.kaggle.outcomes import CLOUD
+from providers.clouds.kaggle.errors import CLOUD
 from providers.errors import UnexpectedResponse
 
 

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.base import Charge
-from providers.clouds.kaggle.outcomes import CLOUD
-from providers.clouds.kaggle.runs import instant
+from providers.clouds.kaggle.errors import CLOUD
+from providers.clouds.kaggle.instances import instant
+from providers.contract import Charge
 
 DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)s", re.ASCII)
 #: A week's share of used hours from which people are warned: 27 of the usual 30.

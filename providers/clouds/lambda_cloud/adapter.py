@@ -10,9 +10,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
-from providers.adapting import only, ruled, same
-from providers.base import (
+from ledger.kernel.clock import Clock
+from ledger.kernel.grant import Grant
+from ledger.kernel.job import GpuConstraint
+from ledger.kernel.network_guard import forbid_in_transaction
+from providers.adapter_helpers import only, ruled, same
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.clouds.lambda_cloud import billing, instances
+from providers.clouds.lambda_cloud import offers as lambda_cloud_offers
+from providers.clouds.lambda_cloud.errors import CLOUD, call_error, create_error, duplicate, fields, not_there
+from providers.contract import (
     Balance,
     Charge,
     InstanceSpec,
@@ -23,13 +30,10 @@ from providers.base import (
     Offer,
     Preflight,
 )
-from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.lambda_cloud import catalogue, history, instances
-from providers.clouds.lambda_cloud.outcomes import CLOUD, call_error, create_error, duplicate, fields, not_there
 from providers.errors import AuthFailed, InvalidSpec, NotSent, ProviderError, UnexpectedResponse, Unsupported
 from providers.http import CloudHttp, Credential, Reply, fingerprint
-from providers.leftovers import Leftover
-from providers.pacing import LocalPacer, Pace, Pacer, Pacing
+from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
+from providers.resource_cleanup import Leftover
 
 KEY_PAGE = "https://cloud.lambda.ai/api-keys"
 _OURS = instances.KEY_PREFIX
@@ -107,7 +111,7 @@ class LambdaProvider:
         if spot is True:
             return ()
         at = self._clock.now()
-        return catalogue.offers(await self._get("/instance-types"), constraint, disk_gb=disk_gb, at=at)
+        return lambda_cloud_offers.offers(await self._get("/instance-types"), constraint, disk_gb=disk_gb, at=at)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """One answer holds every type."""
@@ -269,7 +273,7 @@ class LambdaProvider:
         raise Unsupported(CLOUD, "Lambda tells no balance; it sends invoices")
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """Derived from the audit log and today's prices; see `providers.clouds.lambda_cloud.history`."""
+        """Derived from the audit log and today's prices; see `providers.clouds.lambda_cloud.billing`."""
         events: list[Any] = []
         params = {"start": _iso(since - LOOK_BACK), "end": _iso(until)}
         token: str | None = None
@@ -282,7 +286,7 @@ class LambdaProvider:
             events += page
             if token is None:
                 prices = await self._prices()
-                lines = history.charges(history.spans(events), prices, since, min(until, self._clock.now()))
+                lines = billing.charges(billing.spans(events), prices, since, min(until, self._clock.now()))
                 return ruled(lines, CAPABILITIES.billing)
             if not isinstance(token, str) or token in seen:
                 break
@@ -292,7 +296,9 @@ class LambdaProvider:
     async def _prices(self) -> dict[str, Decimal]:
         data = (await self._get("/instance-types")).get("data")
         kinds = [row.get("instance_type") for row in data.values() if isinstance(row, dict)] if data else []
-        priced = [(str(kind.get("name")), catalogue.price_usd_h(kind)) for kind in kinds if isinstance(kind, dict)]
+        priced = [
+            (str(kind.get("name")), lambda_cloud_offers.price_usd_h(kind)) for kind in kinds if isinstance(kind, dict)
+        ]
         return {name: price for name, price in priced if price is not None}
 
     async def preflight(self) -> Preflight:

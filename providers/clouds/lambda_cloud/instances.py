@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from providers.base import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
-from providers.clouds.lambda_cloud.catalogue import gpu_of, price_usd_h
-from providers.clouds.lambda_cloud.outcomes import CLOUD
+from providers.clouds.lambda_cloud.errors import CLOUD
+from providers.clouds.lambda_cloud.offers import gpu_of, price_usd_h
+from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
 
 USER = "ubuntu"

@@ -11,9 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from ledger.values import Clock, GpuConstraint, Grant
-from providers.adapting import only, ruled, same
-from providers.base import (
+from ledger.kernel.clock import Clock
+from ledger.kernel.grant import Grant
+from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import only, ruled, same
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.clouds.runpod import instances
+from providers.clouds.runpod import offers as runpod_offers
+from providers.clouds.runpod.errors import CLOUD, call_error, create_error, graphql_error
+from providers.contract import (
     Balance,
     Charge,
     InstanceSpec,
@@ -24,12 +30,9 @@ from providers.base import (
     Offer,
     Preflight,
 )
-from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.runpod import catalogue, pods
-from providers.clouds.runpod.outcomes import CLOUD, call_error, create_error, graphql_error
 from providers.errors import AuthFailed, InvalidSpec, OutcomeUnknown, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp, Credential, Reply, fingerprint
-from providers.pacing import LocalPacer, Pace, Pacer, Pacing
+from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
 
 PAGE_LIMIT = 1000
 #: More pages than any account has; reaching it means that the cursors lead nowhere.
@@ -70,7 +73,7 @@ class RunPodConfig(BaseModel):
     api_key: Credential = SecretStr("")
     base_url: str = "https://api.runpod.io/v2"
     container_disk_gb: int = Field(
-        default=pods.CONTAINER_DISK_GB, ge=10, le=1000, description="GB of a pod's container disk, for the image."
+        default=instances.CONTAINER_DISK_GB, ge=10, le=1000, description="GB of a pod's container disk, for the image."
     )
 
     @property
@@ -103,9 +106,9 @@ class RunPodProvider:
         if spot is True:
             return ()
         first = max(1, constraint.count_min)
-        counts = range(first, min(constraint.count_max, catalogue.COUNT_MAX) + 1)[: max(1, pages)]
+        counts = range(first, min(constraint.count_max, runpod_offers.COUNT_MAX) + 1)[: max(1, pages)]
         at = self._clock.now()
-        asked = [catalogue.Page(t, c, disk_gb, at, self._container_gb) for c in counts for t in catalogue.TIERS]
+        asked = [runpod_offers.Page(t, c, disk_gb, at, self._container_gb) for c in counts for t in runpod_offers.TIERS]
         # Every page is awaited before the first error is raised, so that no call is left running behind it.
         answers = await asyncio.gather(*(self._page(page, constraint) for page in asked), return_exceptions=True)
         found: tuple[Offer, ...] = ()
@@ -118,14 +121,14 @@ class RunPodProvider:
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """The one page that holds it: its tier at its count."""
         tier = offer.ticket.get("cloud", "")
-        if offer.spot or tier not in catalogue.TIERS:
+        if offer.spot or tier not in runpod_offers.TIERS:
             return None
-        asked = catalogue.Page(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
+        asked = runpod_offers.Page(tier, offer.gpu_count, disk_gb, self._clock.now(), self._container_gb)
         return same(await self._page(asked, only(offer)), offer)
 
-    async def _page(self, page: catalogue.Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
-        body = await self._get("/v2/catalog/gpus", catalogue.query(page.tier, page.count))
-        return catalogue.offers(body, page, constraint)
+    async def _page(self, page: runpod_offers.Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
+        body = await self._get("/v2/catalog/gpus", runpod_offers.query(page.tier, page.count))
+        return runpod_offers.offers(body, page, constraint)
 
     async def find(self, name_suffix: str) -> tuple[ObservedInstance, ...] | NotSeen:
         """The API has no filter by name, so this reads the whole account."""
@@ -141,7 +144,7 @@ class RunPodProvider:
         reply = await self._http.read("GET", _pod(ref))
         if reply.status == 404:
             return NotSeen(CLOUD, at)
-        return pods.observed(self._checked(reply))
+        return instances.observed(self._checked(reply))
 
     async def list(self) -> Listing:
         """Every cursor page, each pod once. An answer without `pagination` is the last page, unless it is full."""
@@ -155,7 +158,7 @@ class RunPodProvider:
             rows = body.get("pods") if isinstance(body, dict) else None
             if not isinstance(rows, list):
                 raise UnexpectedResponse(CLOUD, "runpod's answer has no list of pods")
-            for item in map(pods.observed, rows):
+            for item in map(instances.observed, rows):
                 items.setdefault(item.ref, item)
             cursor = _next_cursor(body.get("pagination"), len(rows))
             if cursor is None:
@@ -169,7 +172,7 @@ class RunPodProvider:
 
     async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
         """The order is checked; then the create's turn."""
-        pods.create_body(spec, self._container_gb)
+        instances.create_body(spec, self._container_gb)
         await self._http.turn("POST", "/v2/pods")
         return replace(spec, ready={})
 
@@ -177,12 +180,12 @@ class RunPodProvider:
         """One `POST /v2/pods`. Only a 201 with an id is a yes; `outcomes.CREATE_OUTCOMES` lists every no."""
         if spec.ready is None:
             spec = await self.prepare(spec, grant)
-        body = pods.create_body(spec, self._container_gb)
+        body = instances.create_body(spec, self._container_gb)
         reply = await self._http.send_once("POST", "/v2/pods", json=body)
         if not reply.ok:
             raise create_error(reply, [self._key, *body["env"].values()])
         try:
-            return pods.observed(reply.body)
+            return instances.observed(reply.body)
         except UnexpectedResponse as error:
             raise OutcomeUnknown(
                 CLOUD, f"runpod answered the create with {reply.status} but without a readable pod"
@@ -229,16 +232,16 @@ class RunPodProvider:
             raise error
         data = body.get("data") if isinstance(body, dict) else None
         myself = data.get("myself") if isinstance(data, dict) else None
-        credit = pods.decimal(myself.get("clientBalance")) if isinstance(myself, dict) else None
+        credit = instances.decimal(myself.get("clientBalance")) if isinstance(myself, dict) else None
         if not isinstance(myself, dict) or credit is None:
             raise UnexpectedResponse(CLOUD, "runpod's balance answer has no clientBalance")
-        spending = pods.decimal(myself.get("currentSpendPerHr"))
-        return Balance(credit, pods.decimal(myself.get("spendLimit")), spending or Decimal(0))
+        spending = instances.decimal(myself.get("currentSpendPerHr"))
+        return Balance(credit, instances.decimal(myself.get("spendLimit")), spending or Decimal(0))
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """Hourly buckets. The cloud widens the window to whole buckets, so the first and last may reach outside."""
-        params = {"startTime": pods.rfc3339(since), "endTime": pods.rfc3339(until), "bucketSize": "hour"}
-        lines = pods.charges(await self._get("/v2/billing/pods", params))
+        params = {"startTime": instances.rfc3339(since), "endTime": instances.rfc3339(until), "bucketSize": "hour"}
+        lines = instances.charges(await self._get("/v2/billing/pods", params))
         return ruled((line for line in lines if line.start < until and line.end > since), CAPABILITIES.billing)
 
     async def preflight(self) -> Preflight:

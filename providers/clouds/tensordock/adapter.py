@@ -9,9 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from ledger.values import Clock, GpuConstraint, Grant, forbid_in_transaction
-from providers.adapting import only, ruled, same
-from providers.base import (
+from ledger.kernel.clock import Clock
+from ledger.kernel.grant import Grant
+from ledger.kernel.job import GpuConstraint
+from ledger.kernel.network_guard import forbid_in_transaction
+from providers.adapter_helpers import only, ruled, same
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.clouds.tensordock import billing, instances
+from providers.clouds.tensordock import offers as tensordock_offers
+from providers.clouds.tensordock.errors import CLOUD, call_error, create_error, made_id, meaning, not_there
+from providers.contract import (
     Balance,
     Charge,
     InstanceSpec,
@@ -22,9 +29,6 @@ from providers.base import (
     Offer,
     Preflight,
 )
-from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.tensordock import catalogue, legacy, machines
-from providers.clouds.tensordock.outcomes import CLOUD, call_error, create_error, made_id, meaning, not_there
 from providers.errors import (
     AuthFailed,
     InvalidSpec,
@@ -35,7 +39,7 @@ from providers.errors import (
     Unsupported,
 )
 from providers.http import CloudHttp, Credential, Reply, fingerprint
-from providers.pacing import LocalPacer, Pace, Pacer, Pacing
+from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://dashboard.tensordock.com/developers"
 REF = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -72,7 +76,7 @@ CAPABILITIES = Capabilities(
     # is looked for.
     visibility_lag_s=30,
     boot_expected_s=150,
-    name_max=machines.NAME_MAX,
+    name_max=instances.NAME_MAX,
     name_extra_chars="-",
     rate_limits=RATE_LIMITS,
 )
@@ -128,7 +132,7 @@ class TensorDockProvider:
         if spot is True:
             return ()
         at = self._clock.now()
-        return catalogue.offers(await self._get("/locations"), constraint, disk_gb=disk_gb, at=at)
+        return tensordock_offers.offers(await self._get("/locations"), constraint, disk_gb=disk_gb, at=at)
 
     async def requote(self, offer: Offer, *, disk_gb: int) -> Offer | None:
         """One answer holds every location."""
@@ -148,7 +152,7 @@ class TensorDockProvider:
         reply = await self._call("GET", f"/instances/{_ref(ref)}")
         if not_there(reply):
             return NotSeen(CLOUD, at)
-        seen = machines.observed(self._body(reply))
+        seen = instances.observed(self._body(reply))
         return NotSeen(CLOUD, at) if seen.status is InstanceStatus.TERMINATED else seen
 
     async def list(self) -> Listing:
@@ -157,7 +161,7 @@ class TensorDockProvider:
         A second read that fails takes nothing from the listing: the machine is there, its address is not known.
         """
         at = self._clock.now()
-        items = [machines.observed(row) for row in machines.rows(await self._get("/instances"))]
+        items = [instances.observed(row) for row in instances.rows(await self._get("/instances"))]
         running = {item.ref for item in items if item.status is InstanceStatus.RUNNING}
         self._read = {ref: seen for ref, seen in self._read.items() if ref in running}
         full = [await self._in_full(item) if item.ref in running and item.ssh is None else item for item in items]
@@ -196,7 +200,7 @@ class TensorDockProvider:
 
     def _order(self, spec: InstanceSpec) -> dict[str, Any]:
         ref = (spec.ready or {}).get("ssh_secret")
-        return machines.create_body(spec, self._image, machines.SshSecret(ref) if ref else None)
+        return instances.create_body(spec, self._image, instances.SshSecret(ref) if ref else None)
 
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
         """One `POST`, which may take more than a minute. A 2xx is a yes only when it names an id and no error."""
@@ -219,7 +223,7 @@ class TensorDockProvider:
             region=spec.offer.region,
         )
 
-    async def _secret(self) -> machines.SshSecret | None:
+    async def _secret(self) -> instances.SshSecret | None:
         """The account's first SSH key. Every failure here is a definite no: the create was not sent."""
         try:
             body = await self._get("/secrets")
@@ -232,7 +236,7 @@ class TensorDockProvider:
         rows = data.get("secrets") if isinstance(data, dict) else None
         keys = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
         found = sorted(str(row["id"]) for row in keys if "ssh" in str(row.get("type", "")).lower() and row.get("id"))
-        return machines.SshSecret(found[0]) if found else None
+        return instances.SshSecret(found[0]) if found else None
 
     async def stop(self, ref: str) -> None:
         """Saves nothing unless TensorDock gives the GPU back, which it may or may not do. Gone counts as stopped."""
@@ -280,16 +284,16 @@ class TensorDockProvider:
         """From the older API, where its key is set."""
         if not self.capabilities.balance:
             raise Unsupported(CLOUD, "TensorDock tells the balance through its older API only, whose key is not set")
-        return Balance(legacy.credit(await legacy.ask(self._v0, "/billing/balance", self._v0_form)))
+        return Balance(billing.credit(await billing.ask(self._v0, "/billing/balance", self._v0_form)))
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
         """Monthly totals per machine from the older API: a line may reach outside the asked time."""
         if not self.capabilities.charges:
             raise Unsupported(CLOUD, "TensorDock tells the bill through its older API only, whose key is not set")
         lines: tuple[Charge, ...] = ()
-        for period, start, end in legacy.periods(since, until):
-            body = await legacy.ask(self._v0, "/billing/summary", {**self._v0_form, "period": period})
-            lines += tuple(legacy.charges(body, period, start, end))
+        for period, start, end in billing.periods(since, until):
+            body = await billing.ask(self._v0, "/billing/summary", {**self._v0_form, "period": period})
+            lines += tuple(billing.charges(body, period, start, end))
         return ruled(lines, CAPABILITIES.billing)
 
     async def preflight(self) -> Preflight:

@@ -10,9 +10,14 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from ledger.values import Clock, GpuConstraint, Grant
-from providers.adapting import only, ruled, same
-from providers.base import (
+from ledger.kernel.clock import Clock
+from ledger.kernel.grant import Grant
+from ledger.kernel.job import GpuConstraint
+from providers.adapter_helpers import only, ruled, same
+from providers.capabilities import BillingRule, BillingStart, Capabilities
+from providers.clouds.vast import instances, offers
+from providers.clouds.vast.errors import CLOUD, call_error, create_error, fields, not_there, start_queued
+from providers.contract import (
     Balance,
     Charge,
     InstanceSpec,
@@ -23,12 +28,9 @@ from providers.base import (
     Offer,
     Preflight,
 )
-from providers.capabilities import BillingRule, BillingStart, Capabilities
-from providers.clouds.vast import instances, offers
-from providers.clouds.vast.outcomes import CLOUD, call_error, create_error, fields, not_there, start_queued
 from providers.errors import AuthFailed, NoCapacity, ProviderError, UnexpectedResponse
 from providers.http import CloudHttp, Credential, Reply, fingerprint
-from providers.pacing import LocalPacer, Pace, Pacer, Pacing
+from providers.rate_limits import LocalPacer, Pace, Pacer, Pacing
 
 KEY_PAGE = "https://console.vast.ai/manage-keys/"
 PAGE_LIMIT = 25
@@ -203,7 +205,7 @@ class VastProvider:
         return replace(spec, ready={})
 
     async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
-        """One `PUT`. The table of outcomes is in `providers.clouds.vast.outcomes`."""
+        """One `PUT`. The table of outcomes is in `providers.clouds.vast.errors`."""
         if spec.ready is None:
             spec = await self.prepare(spec, grant)
         reply = await self._http.send_once("PUT", _ask(spec), json=instances.create_body(spec))

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from providers.base import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.clouds.vast.errors import CLOUD
 from providers.clouds.vast.offers import country, is_id, number
-from providers.clouds.vast.outcomes import CLOUD
+from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
-from providers.gpus import canonical
+from providers.gpus.table import canonical
 
 #: The service cuts scripts off near 4 048 characters.
 ONSTART_MAX = 4000

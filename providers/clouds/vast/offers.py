@@ -8,11 +8,11 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeGuard
 
-from ledger.values import GpuConstraint
-from providers.base import Offer
-from providers.clouds.vast.outcomes import CLOUD
+from ledger.kernel.job import GpuConstraint
+from providers.clouds.vast.errors import CLOUD
+from providers.contract import Offer
 from providers.errors import UnexpectedResponse
-from providers.gpus import GPUS, canonical, spellings
+from providers.gpus.table import GPUS, canonical, spellings
 
 #: The service never returns more rows, whatever `limit` says.
 ROWS_MAX = 64

@@ -1,5 +1,5 @@
 """Lambda, served locally."""
 
-from providers.sandbox.lambda_cloud.cloud import LambdaSandbox
+from providers.sandbox.lambda_cloud.sandbox import LambdaSandbox
 
 __all__ = ["LambdaSandbox"]

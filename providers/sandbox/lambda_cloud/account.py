@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from providers.sandbox.engine import Engine, SandboxCloud
-from providers.sandbox.lambda_cloud.machine import Machine
+from providers.sandbox.lambda_cloud.instance import Machine
 from providers.sandbox.lambda_cloud.market import Kind, Market
 from providers.sandbox.timeline import Living
 

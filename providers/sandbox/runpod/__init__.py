@@ -1,5 +1,5 @@
 """RunPod, served locally: REST v2 and GraphQL on one account, with the cloud's own manners and troubles."""
 
-from providers.sandbox.runpod.cloud import RunPodSandbox
+from providers.sandbox.runpod.sandbox import RunPodSandbox
 
 __all__ = ["RunPodSandbox"]

@@ -10,8 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from providers.sandbox.engine import Engine
+from providers.sandbox.runpod.instance import ACTIONS, Boot, Pod, rfc3339
 from providers.sandbox.runpod.market import Market
-from providers.sandbox.runpod.pod import ACTIONS, Boot, Pod, rfc3339
 from providers.sandbox.runpod.validation import Order, Problem
 from providers.sandbox.timeline import Living, Settled
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from starlette.responses import Response
 
 from providers.sandbox.runpod.account import LOW_BALANCE, NO_CAPACITY, SPEND_LIMIT
-from providers.sandbox.runpod.answers import problem
+from providers.sandbox.runpod.responses import problem
 from providers.sandbox.runpod.validation import Problem
 
 INVALID_KEY = "invalid bearer token"

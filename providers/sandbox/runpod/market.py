@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from providers import gpus
+from providers.gpus import table
 
 LEVELS = ("NONE", "LOW", "MEDIUM", "HIGH")
 
@@ -156,7 +156,7 @@ class Market:
         """The spelling of each GPU in the adapter's offer keys → GPU: its canonical name, or else its id."""
         found: dict[str, GpuType] = {}
         for gpu in self.types.values():
-            canonical = gpus.canonical("runpod", gpu.id, Decimal(gpu.memory_gb))
+            canonical = table.canonical("runpod", gpu.id, Decimal(gpu.memory_gb))
             words = [re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-") for text in (canonical or gpu.id, gpu.id)]
             words.append(f"{words[1]}-{hashlib.sha256(gpu.id.encode()).hexdigest()[:4]}")
             found.setdefault(next((word for word in words if word not in found), words[-1]), gpu)

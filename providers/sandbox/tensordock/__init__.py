@@ -1,5 +1,5 @@
 """TensorDock, served locally."""
 
-from providers.sandbox.tensordock.cloud import TensorDockSandbox
+from providers.sandbox.tensordock.sandbox import TensorDockSandbox
 
 __all__ = ["TensorDockSandbox"]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from providers.sandbox.engine import Engine, SandboxCloud
-from providers.sandbox.tensordock.machine import Machine, Phase
+from providers.sandbox.tensordock.instance import Machine, Phase
 from providers.sandbox.tensordock.market import Market, Place, Stock
 from providers.sandbox.timeline import Living, Settled
 

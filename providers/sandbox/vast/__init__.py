@@ -1,5 +1,5 @@
 """Vast.ai, served locally."""
 
-from providers.sandbox.vast.cloud import VastSandbox
+from providers.sandbox.vast.sandbox import VastSandbox
 
 __all__ = ["VastSandbox"]

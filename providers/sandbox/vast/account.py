@@ -8,7 +8,7 @@ from typing import Any
 
 from providers.sandbox.engine import Engine, SandboxCloud
 from providers.sandbox.timeline import Living, Settled
-from providers.sandbox.vast.contract import STOPPED, Contract, Phase
+from providers.sandbox.vast.instance import STOPPED, Contract, Phase
 from providers.sandbox.vast.market import Market, Slice
 
 CREDIT_USD = Decimal(1000)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
-from providers.gpus import GPUS, spellings
+from providers.gpus.table import GPUS, spellings
 
 MONTH_H = Decimal(720)
 LISTED_S = 30 * 86400.0

@@ -1,9 +1,9 @@
 // Buttons, menus and inputs. An element tells its host what was done; the host knows whether it is a message or a view.
 
+import { confirm } from "./dialog.js";
 import { h } from "./dom.js";
 import { decode, textObject } from "./mrkdwn.js";
 import { store } from "./store.js";
-import { confirm } from "./modal.js";
 
 const words = (object) => (object ? decode(object.text) : "");
 const options = (element) => [...(element.options ?? []), ...(element.option_groups ?? []).flatMap((group) => group.options)];

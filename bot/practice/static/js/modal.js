@@ -1,26 +1,13 @@
-// The layer above the page: the app's dialogs and the platform's own "are you sure".
+// The layer above the page: the app's dialogs.
 
 import { renderBlocks } from "./blocks.js";
+import { trapFocus } from "./dialog.js";
 import { h, icon, ICONS } from "./dom.js";
 import { textObject } from "./mrkdwn.js";
 import { act, myself, refresh, store } from "./store.js";
 
 let shown = null;
 let opener = null;
-
-const FOCUSABLE = "button:not([disabled]), input, select, textarea, a[href], [tabindex='0']";
-
-function trap(event, box, escape) {
-  if (event.key === "Escape") {
-    event.preventDefault();
-    escape();
-  } else if (event.key === "Tab") {
-    const inside = [...box.querySelectorAll(FOCUSABLE)];
-    const [first, last] = [inside[0], inside.at(-1)];
-    if (event.shiftKey && document.activeElement === first) { event.preventDefault(); last.focus(); }
-    else if (!event.shiftKey && document.activeElement === last) { event.preventDefault(); first.focus(); }
-  }
-}
 
 function values(fields) {
   return Object.fromEntries(fields.filter((field) => field.value).map((field) => [field.key, field.value()]));
@@ -63,7 +50,7 @@ function buildView(view, kept) {
     h("header", { class: "modal-head" }, h("h2", { id: "modal-title" }, textObject(view.body.title)), h("button", { type: "button", class: "icon-btn", "aria-label": "Close dialog", onclick: () => close(true) }, icon(ICONS.close))),
     h("div", { class: "modal-body" }, general && h("div", { class: "broken", role: "alert" }, general), renderBlocks(view.body.blocks, host)),
     h("footer", { class: "modal-foot" }, h("button", { type: "button", class: "btn big", onclick: () => close(false) }, view.body.close ? textObject(view.body.close) : "Cancel"), submitButton));
-  box.addEventListener("keydown", (event) => trap(event, box, () => close(false)));
+  box.addEventListener("keydown", (event) => trapFocus(event, box, () => close(false)));
   return { box, host };
 }
 
@@ -88,25 +75,4 @@ export function drawModals() {
   const wrong = box.querySelector("[aria-invalid]");
   const first = wrong ?? box.querySelector("[autofocus]") ?? box.querySelector(".modal-body .field, .modal-body input") ?? box.querySelector(".modal-foot .primary");
   first?.focus();
-}
-
-/** The platform's own question before a button with `confirm`; resolves to true or false. */
-export function confirm(question) {
-  return new Promise((resolve) => {
-    const before = document.activeElement;
-    const end = (answer) => {
-      back.remove();
-      before?.focus();
-      resolve(answer);
-    };
-    const yes = h("button", { type: "button", class: `btn big ${question.style ?? "primary"}`, onclick: () => end(true) }, question.confirm ? textObject(question.confirm) : "Yes");
-    const box = h("div", { class: "modal small", role: "alertdialog", "aria-modal": "true", "aria-label": question.title.text },
-      h("header", { class: "modal-head" }, h("h2", {}, textObject(question.title))),
-      h("div", { class: "modal-body" }, h("div", { class: "text" }, textObject(question.text))),
-      h("footer", { class: "modal-foot" }, h("button", { type: "button", class: "btn big", onclick: () => end(false) }, question.deny ? textObject(question.deny) : "Cancel"), yes));
-    box.addEventListener("keydown", (event) => trap(event, box, () => end(false)));
-    const back = h("div", { class: "backdrop" }, box);
-    document.body.append(back);
-    yes.focus();
-  });
 }

@@ -1,0 +1,76 @@
+"""A check-in of the agent on a rented machine, and its answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import AwareDatetime, Field
+
+from bot.api.schemas.base import In, Out
+from bot.api.schemas.fields import Certificate
+from bot.rules.nodes.checkins import Work
+from bot.rules.nodes.node_api import MOST_PORT
+
+#: The largest integer that every JSON reader keeps.
+MOST = 2**53 - 1
+Count = Annotated[int, Field(ge=0, le=MOST)]
+Percent = Annotated[Decimal, Field(ge=0, le=100, decimal_places=6, max_digits=12)]
+
+
+class CheckpointIn(In):
+    """The newest checkpoint that the node knows to be uploaded."""
+
+    step: Count | None = Field(default=None, description="The step that it holds.")
+    at: AwareDatetime | None = Field(default=None, description="When.")
+
+
+class NodeApiIn(In):
+    """The API that this machine serves itself: its port, or its url at the address that its cloud shows."""
+
+    certificate_sha256: Annotated[Certificate, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+    port: Annotated[int, Field(ge=1, le=MOST_PORT)] | None = Field(default=None, description="The port.")
+    url: Annotated[str, Field(max_length=300)] | None = Field(
+        default=None, description="The address.", examples=["https://203.0.113.7:8443"]
+    )
+
+
+class CheckinIn(In):
+    """One check-in. `seq` must be above the one before: milliseconds since 1970 do, also after a restart."""
+
+    seq: int = Field(ge=1, le=MOST, description="The number of the check-in; each is above the one before.")
+    utilisation: tuple[Percent, ...] = Field(default=(), max_length=64, description="How busy each GPU is, in percent.")
+    job: Work = Field(default=Work.RUNNING, description="How the job goes.")
+    step: Count | None = Field(default=None, description="The step that the job is at.")
+    target_step: Count | None = Field(default=None, description="The step at which the job is done.")
+    tokens_per_s: Annotated[Decimal, Field(ge=0, le=10**12, decimal_places=6, max_digits=18)] | None = Field(
+        default=None, description="Tokens per second over all GPUs."
+    )
+    idle_since: AwareDatetime | None = Field(
+        default=None, description="Since when its GPUs do nothing; null while they work."
+    )
+    checkpoint: CheckpointIn | None = Field(default=None, description="The newest checkpoint that was saved.")
+    api: NodeApiIn | None = Field(default=None, description="The agent's own API, where it serves one.")
+
+
+class SignedDeadline(Out):
+    """`message` is JSON: the approved end (`deadline_s`, seconds since 1970 or null), `instance`, and the check-in `n`.
+
+    Where somebody has a token for the machine's own API, `api_token_sha256` is its hash: no other token opens it.
+    A node believes it only with a right ed25519 `signature` (base64) and an `n` above those before.
+    """
+
+    message: str = Field(description="What is signed, as JSON.")
+    signature: str = Field(description="The ed25519 signature of the message, in base64.")
+
+
+class CheckinOut(Out):
+    """The answer: what to do (save, upload, pause, stop), and when this session ends as things stand."""
+
+    seq: int = Field(description="The number of the check-in; each is above the one before.")
+    ends_at: datetime | None = Field(description="When it ends as things stand.")
+    deadline: SignedDeadline = Field(description="The approved end, signed for the agent.")
+    asks: list[str] = Field(description="What the agent is asked to do now: save, upload, pause or stop.")
+    next_in_s: int = Field(description="In how many seconds the next check-in is expected.")
+    api_problem: str = Field(default="", description="Why its word about its own API was not taken.")

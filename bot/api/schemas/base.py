@@ -1,0 +1,54 @@
+"""What every body and every answer is, and the answers that several nouns share."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.api.schemas.fields import ReasonText
+from bot.services.market.offer_fields import Code, Sentence
+
+Item = TypeVar("Item")
+
+
+class In(BaseModel):
+    """A body. It holds nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Out(BaseModel):
+    """An answer."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class Page(Out, Generic[Item]):
+    """Some of many, the newest first; `next_cursor` fetches the rest, and is null at the end."""
+
+    items: list[Item] = Field(description="The rows of this page.")
+    next_cursor: str | None = Field(
+        default=None, description="What to send as `cursor` for the next page; null on the last one."
+    )
+
+
+class CommandOut(Out):
+    """What came of a command: a stable code, and the sentence that every door shows."""
+
+    code: Code
+    sentence: Sentence
+
+
+class Done(CommandOut):
+    """A command that was carried out: a stable code, and the sentence that every door shows."""
+
+    request_id: str | None = Field(default=None, description="The id of the request.")
+    session_id: str | None = Field(default=None, description="The id of the session.")
+    url: str | None = Field(default=None, description="Where to see how it goes on.")
+
+
+class ReasonIn(In):
+    """Why; a rejection needs it."""
+
+    reason: ReasonText = ""

@@ -1,0 +1,54 @@
+"""How to reach a machine: shown to the owner of its session, and to nobody else."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import BaseModel, Field
+
+from bot.api.schemas.base import CommandOut
+from bot.api.schemas.fields import Certificate, SessionId, Token
+
+
+class Ssh(BaseModel):
+    """How to connect; shown to the session's owner only. The key is the one that the machine showed first."""
+
+    host: str = Field(description="Where the machine is reached.")
+    port: int = Field(description="The port.")
+    user: str = Field(description="The user to log in as.")
+    command: str = Field(description="The command that connects.")
+    host_key: str | None = Field(
+        default=None,
+        description="The SSH host key, from a key exchange of this service.",
+        examples=["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"],
+    )
+    fingerprint: str | None = Field(
+        default=None, description="The fingerprint of the key: SHA256:…", examples=["SHA256:…"]
+    )
+    known_hosts: str | None = Field(default=None, description="A line for the file known_hosts.")
+
+
+class NodeApiOut(BaseModel):
+    """The API of the machine's own agent; shown to the session's owner only. Trust this certificate and no other.
+
+    `other_certificate_sha256` is another one that was named in its place since, and when. Nobody is sent there.
+    """
+
+    url: str = Field(description="The address.", examples=["https://203.0.113.7:8443"])
+    certificate_sha256: Certificate
+    other_certificate_sha256: str | None = Field(
+        default=None, description="Another certificate that was named since; do not trust it."
+    )
+    other_at: datetime | None = Field(default=None, description="When another certificate was named.")
+    token_made_at: datetime | None = Field(
+        default=None, description="When its token was made last; null when nobody has one."
+    )
+
+
+class NodeTokenOut(CommandOut):
+    """What opens the API of a machine. `token` is shown this once; it dies with its machine and with the next one."""
+
+    session_id: SessionId
+    token: Token
+    url: str = Field(description="The address.")
+    certificate_sha256: Certificate

@@ -1,0 +1,84 @@
+"""The market: what is asked about it, plans, comparisons and the profiles of the clouds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from bot.api.schemas.base import In, Out
+from bot.api.schemas.fields import Kind
+from bot.rules.values.text_table import Told
+from bot.services.market.offer_fields import Cloud, Sentence
+from bot.services.plans.deliverables import CostEstimate, InstanceManifest
+from bot.services.plans.job_file import Text
+
+
+class PlanOut(Out):
+    """A plan: what it costs, what to rent, the page that people read, and its table and sentences."""
+
+    estimate: CostEstimate = Field(description="What it costs on every offer: cost_estimate.json.")
+    manifest: InstanceManifest = Field(description="What to rent: instance_manifest.json.")
+    page: str = Field(description="The same as a page for people, in Markdown.")
+    told: Told = Field(description="The same as tables and sentences for people.")
+
+
+class CloudOut(Out):
+    """How one cloud answered."""
+
+    cloud: Cloud
+    ok: bool = Field(description="Whether all is well.")
+    sentence: Sentence
+
+
+class CompareOut(Out):
+    """A comparison with how the clouds answered, how old their prices are, its page and its tables for people."""
+
+    comparison: dict[str, Any] = Field(description="The figures of the comparison.")
+    answers: list[CloudOut] = Field(description="How each cloud answered.")
+    ages: list[str] = Field(description="How old the prices of each cloud are, in words.")
+    page: str = Field(description="The same as a page for people, in Markdown.")
+    told: Told = Field(description="The same as tables and sentences for people.")
+
+
+class InventoryQuery(In):
+    """What would do, in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
+
+    gpu: Text = Field(default="", description="GPU names in any spelling, with commas: 4090,a100.")
+    count: Text = Field(default="", description="How many GPUs: 2, 1-4 or 2+.")
+    memory: Text = Field(default="", description="Memory per GPU: 40GB exactly, 40GB+ at least, 40-80GB between.")
+    min_vram: Text = Field(default="", description="The least memory per GPU in GB.")
+    max_price: Text = Field(default="", description="The most per hour for the whole offer, in dollars.")
+    provider: Text = Field(default="", description="Only these clouds, with commas.")
+    region: Text = Field(default="", description="Only these regions or countries, with commas: US,EU.")
+    spot: Text = Field(default="", description="no (the default), yes or any.")
+    disk: Text = Field(default="", description="The least disk: 200GB, 1TB.")
+    reliability: Text = Field(default="", description="The least reliability: 0.98 or 98%.")
+    total: Text = Field(default="", description="The least memory of all GPUs together: 160GB.")
+    verified: Text = Field(default="", description="yes: only machines that their cloud has verified.")
+    cuda: Text = Field(default="", description="The least CUDA that the driver runs: 12.4.")
+    capability: Text = Field(default="", description="The least CUDA compute capability: 8.9 or sm_89.")
+    available: Text = Field(
+        default="", description="For how long the cloud must expect the offer to be there: 24h, 3d."
+    )
+
+
+class CompareIn(In):
+    """A comparison in the words of `/gpu compare`: budget, hours, buffer, baseline, success, value."""
+
+    words: dict[str, str] = Field(
+        default={},
+        max_length=10,
+        description="The words of the /gpu language.",
+        examples=[{"budget": "500", "hours": "1"}],
+    )
+
+
+class ProfileOut(Out):
+    """What is peculiar to one cloud."""
+
+    cloud: Cloud
+    kind: Kind
+    ends_the_meter: str = Field(description="What ends the cost at this cloud.")
+    spot: bool = Field(description="Whether the cloud sells machines that it may take away.")
+    text: str = Field(description="The whole profile, in Markdown.")

@@ -1,0 +1,92 @@
+"""Budgets, and what was spent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import Field
+
+from bot.api.schemas.base import In, Out
+from bot.api.schemas.fields import Name, ShortReasonText, Since, SpentUsd
+from bot.rules.budgets.budget import Period
+from bot.services.market.offer_fields import Sentence
+
+_PERIOD = Field(description="hourly, daily, monthly or total.")
+
+
+class BudgetIn(In):
+    """A budget: whose (global, team:NAME, user:ID, consumer:NAME, label:NAME), for which time, and how many dollars."""
+
+    scope: str = Field(
+        max_length=90,
+        description="Whose budget: global, team:NAME, user:ID, consumer:NAME or label:NAME.",
+        examples=["consumer:atlas"],
+    )
+    period: Annotated[Period, _PERIOD]
+    limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
+        default=None, description="Dollars (an hourly one: dollars per hour); null forgets the limit."
+    )
+    reason: ShortReasonText = ""
+
+
+class BudgetOut(Out):
+    """One budget: `open_usd` is what approvals in force may still spend. An hourly one is in dollars per hour."""
+
+    key: str = Field(description="The budget's name: its scope and its period.")
+    period: Annotated[str, _PERIOD]
+    limit_usd: Decimal = Field(description="What may be spent in the period.")
+    spent_usd: SpentUsd
+    open_usd: Decimal = Field(description="What approvals in force may still spend.")
+    since: datetime | None = Field(description="From when on.")
+    sentence: Sentence
+
+
+class CostShare(Out):
+    """What one name of a grouping cost."""
+
+    name: Name
+    usd: Decimal = Field(description="Dollars.")
+
+
+class FinishedOut(Out):
+    """The sessions that ended with a word on how their work went, and what a success has cost, failures included."""
+
+    runs: int = Field(description="How many ended with a word on how their work went.")
+    successes: int = Field(description="How many of them succeeded.")
+    spent_usd: SpentUsd
+    success_rate: Decimal | None = Field(description="The share that succeeded, from 0 to 1; null before the first.")
+    per_success_usd: Decimal | None = Field(
+        description="What one success has cost, failures included; null before the first."
+    )
+    sentence: Sentence
+
+
+class CostBucket(Out):
+    """What was spent in the hour, day or month that began then."""
+
+    since: Since
+    usd: Decimal = Field(description="Dollars.")
+
+
+class CostsOut(Out):
+    """What was booked, in dollars; the running hour is not in it yet. Buckets without costs are left out.
+
+    `total_usd`, `buckets`, `groups` and `finished` are of the time from `since` on.
+    """
+
+    period: Annotated[str, _PERIOD]
+    since: Since
+    today_usd: Decimal = Field(description="Spent since the day began (UTC).")
+    month_usd: Decimal = Field(description="Spent since the month began.")
+    total_usd: Decimal = Field(description="What was spent from `since` on.")
+    buckets: list[CostBucket] = Field(
+        description="What was spent in each hour, day or month; those without costs are left out."
+    )
+    groups: dict[str, list[CostShare]] = Field(
+        description="The same costs by owner, consumer, cloud, GPU, label and tool."
+    )
+    finished: FinishedOut = Field(
+        description="How the work of the sessions that ended went, and what a success has cost."
+    )

@@ -1,0 +1,142 @@
+"""Requests: their offers, decisions and state, and the body of an approval."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from bot.api.schemas.base import In, Out
+from bot.api.schemas.fields import (
+    At,
+    CreatedAt,
+    ExpiresAt,
+    Held,
+    Kind,
+    OfferIdIn,
+    PriceCap,
+    Reason,
+    ReasonText,
+    Since,
+    Time,
+    TotalCap,
+    Until,
+)
+from bot.services.market.offer_fields import (
+    BestUsd,
+    ExpectedUsd,
+    Id,
+    Parts,
+    PricePerHour,
+    RankedFields,
+    Spot,
+    Why,
+    WorstUsd,
+)
+from ledger.kernel.states import RequestState
+
+
+class OptionOut(Out, RankedFields):
+    """One offer of a request's quote. Approving it covers its price times the policy's tolerance."""
+
+    spot: Spot
+    price_usd_h: PricePerHour
+    best_usd: BestUsd
+    expected_usd: ExpectedUsd
+    worst_usd: WorstUsd
+    marks: list[str] = Field(description="What it is best at: cost-efficiency, stability, or speed within the budget.")
+    why: Why
+    parts: Parts = ""
+    hold: str = Field(default="", description="What of the worst case is for a hold at its end, to save checkpoints.")
+
+
+class ApprovalOut(Out):
+    """One recorded decision and what it covers."""
+
+    approver: str = Field(description="Who decided.")
+    decision: str = Field(description="approve or reject.")
+    quote_version: int = Field(description="The version of the offers that was decided about.")
+    price_cap_usd_h: PriceCap
+    total_cap_usd: TotalCap
+    hours: str | None = Field(description="The hours that it covers.")
+    reason: Reason
+    at: At
+    on_behalf_of: str | None = Field(description="In whose place it was decided; null when in one's own.")
+    digest: str | None = Field(description="A mark of what was read; it differs as soon as somebody changes something.")
+
+
+class Waiting(Out):
+    """For whom a request waits, since when and until when."""
+
+    rule: str = Field(description="The rule of the policy that asked for a decision, in words.")
+    approvers: list[str] = Field(description="People who may decide.")
+    approver_groups: list[str] = Field(description="Groups whose members may decide.")
+    approvals: int = Field(description="How many approvals there are already.")
+    required: int = Field(description="How many approvals are needed.")
+    digest: str = Field(description="A mark of what was read; it differs as soon as somebody changes something.")
+    hours: Decimal = Field(description="The hours that stand now; an approver may have shortened them.")
+    since: Since
+    until: Until
+
+
+class RequestSummary(Out):
+    """A request in a list."""
+
+    id: Id
+    kind: Kind
+    state: RequestState = Field(description="Its state.")
+    requester: str = Field(description="Who asked.")
+    reason: Reason
+    outcome: str = Field(description="What became of it, in words.")
+    created_at: CreatedAt
+    expires_at: ExpiresAt
+    decided_at: datetime | None = Field(description="When it was decided; null while it is open.")
+    decided_by: str | None = Field(description="Who decided; null while it is open.")
+
+
+class RequestOut(RequestSummary):
+    """A request in full. `waiting` is null once it is decided; `override_id` is the request for more hours."""
+
+    job: dict[str, Any] = Field(description="The job as it was asked for.")
+    quote_version: int = Field(description="The version of the offers that was decided about.")
+    options: list[OptionOut] = Field(description="The ranked offers, the best first.")
+    approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
+    excluded: list[str] = Field(description="Offers that were left out and why, in words.")
+    waiting: Waiting | None = Field(description="For whom a request waits; null once it is decided.")
+    parent_id: str | None = Field(
+        description="The request that this one belongs to, such as the one whose hours it extends."
+    )
+    override_id: str | None = Field(description="The request for more hours that is decided first.")
+    override_state: str | None = Field(
+        description="How that request stands: pending, approved, rejected, expired or cancelled."
+    )
+    session_id: str | None = Field(description="The id of the session.")
+    held: Held = ""
+    hint: str = Field(default="", description="What to know before it is decided, such as that its owner has no key.")
+
+
+class ApproveIn(In):
+    """Which option is approved, at which version of the quote, and the amount typed where the policy wants it.
+
+    An override for more hours has no option.
+    """
+
+    offer_id: OfferIdIn = None
+    quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="The version whose offers were read; a newer one refuses."
+    )
+    amount: Annotated[str, Field(max_length=40)] | None = Field(
+        default=None,
+        description="The expected total as it was typed, where the policy wants it confirmed.",
+        examples=["123.45"],
+    )
+    cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
+        default=None, description="A total below the worst case, in dollars.", examples=["12.50"]
+    )
+    reason: ReasonText = ""
+    hours: Time | None = Field(default=None, description="A shorter time than was asked for.", examples=["4h"])
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = Field(
+        default=None, description="What stood when it was read; needed once another approver has changed something."
+    )

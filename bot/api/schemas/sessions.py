@@ -1,0 +1,154 @@
+"""Sessions: what holds for one, what its agent says, its disk, and what its owner asks for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+from pydantic import Field
+
+from bot.api.schemas.base import In, Out
+from bot.api.schemas.connection import NodeApiOut, Ssh
+from bot.api.schemas.fields import (
+    At,
+    CreatedAt,
+    EndedAt,
+    Held,
+    HoursIn,
+    Owner,
+    PriceCap,
+    ReasonText,
+    RequestId,
+    SessionId,
+    Since,
+    TotalCap,
+    Until,
+)
+from bot.services.market.offer_fields import GpuCount, GpuName, Id, MaybePricePerHour
+from ledger.kernel.states import SessionState
+
+
+class AgentOut(Out):
+    """What the agent on the machine says: nothing of it when none ever reported. Percent per GPU."""
+
+    line: str = Field(description="The state of the agent in one sentence.")
+    heartbeat_age_s: int | None = Field(
+        default=None, description="Seconds since the agent's last check-in; null when it never came."
+    )
+    utilisation: list[Decimal] = Field(default=[], description="How busy each GPU is, in percent.")
+    step: int | None = Field(default=None, description="The step that the job is at.")
+    target_step: int | None = Field(default=None, description="The step at which the job is done.")
+    tokens_per_s: Decimal | None = Field(default=None, description="Tokens per second over all GPUs.")
+    idle_since: datetime | None = Field(
+        default=None, description="Since when its GPUs do nothing; null while they work."
+    )
+    eta: datetime | None = Field(default=None, description="When the job is done at its present speed.")
+    cost_to_finish_usd: Decimal | None = Field(
+        default=None, description="What the rest of the job costs at its present speed."
+    )
+
+
+class Terms(Out):
+    """What holds for a session: what was approved with its machine (extensions add to it), what may end it early."""
+
+    price_cap_usd_h: PriceCap
+    total_cap_usd: TotalCap
+    replacements_left: int = Field(description="How many machines may still be taken in place of one that was lost.")
+    ends_when_silent: bool = Field(description="Whether it is ended when its agent says nothing any more.")
+    ends_when_idle: bool = Field(description="Whether it is ended when its GPUs do nothing.")
+
+
+class DiskOut(Out):
+    """The disk of a session whose machine stands still: what it costs, and when it is deleted."""
+
+    id: Id
+    price_usd_h: Decimal = Field(description="Dollars per hour for the disk alone.")
+    since: Since
+    until: Until
+
+
+class SessionOut(Out):
+    """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end.
+
+    One that is over at a cloud that does not say what it charged is `unreconciled`: it cost between `low_usd` and
+    `high_usd`.
+    """
+
+    id: Id
+    request_id: RequestId
+    state: SessionState = Field(description="Its state.")
+    owner: Owner
+    gpu: GpuName
+    gpu_count: GpuCount
+    cloud: str | None = Field(description="The cloud's name.")
+    price_usd_h: MaybePricePerHour
+    cost_usd: Decimal = Field(description="What it has cost so far, the running hour included.")
+    low_usd: Decimal | None = Field(
+        default=None, description="The least that it can have cost, where the cloud never says."
+    )
+    high_usd: Decimal | None = Field(
+        default=None, description="The most that it can have cost, where the cloud never says."
+    )
+    unreconciled: bool = Field(
+        default=False,
+        description="True when the cloud never says what it charged: then it cost between `low_usd` and `high_usd`.",
+    )
+    hours: Decimal = Field(description="The hours that are approved in all.")
+    created_at: CreatedAt
+    ready_at: datetime | None = Field(description="When its machine became reachable; null before.")
+    deadline: datetime | None = Field(description="Its approved end.")
+    ended_at: EndedAt
+    end_code: str = Field(description="Why it ended, as a stable code; empty while it goes on.")
+    end_reason: str = Field(description="Why it ended, in words.")
+    status: str = Field(description="Its state in words.")
+    ends_early_at: datetime | None = Field(
+        default=None, description="An end before the approved one that was announced; null when there is none."
+    )
+    ends_early_because: str = Field(default="", description="Why it ends earlier.")
+    end_waits_because: str = Field(
+        default="", description="Why its end, which is ordered, waits for a checkpoint; empty when it does not."
+    )
+    disk: DiskOut | None = Field(
+        default=None, description="The disk that is kept while its machine stands still; null when there is none."
+    )
+    agent: AgentOut | None = Field(
+        default=None, description="What the agent on the machine last said; null while there is no machine."
+    )
+    policy: Terms | None = Field(
+        default=None, description="What was approved with its machine, and what may end it early."
+    )
+    node_api: NodeApiOut | None = Field(default=None, description="The API of the machine's own agent, for its owner.")
+    held: Held = ""
+    ssh: Ssh | None = Field(
+        description="How to connect; null while there is nothing to connect to, and for those whom it does not concern."
+    )
+
+
+class ExtendIn(In):
+    """How much more time, and why."""
+
+    hours: HoursIn
+    reason: ReasonText = ""
+
+
+class DoneIn(In):
+    """How the work went, and what becomes of the disk."""
+
+    succeeded: bool = Field(default=True, description="Whether the work succeeded.")
+    storage: Literal["destroy", "preserve"] = Field(
+        default="destroy",
+        description="destroy ends the machine with its disk; preserve stops it and keeps the disk until its end.",
+    )
+
+
+class RunOut(Out):
+    """What one own run made, beside what was predicted at that time."""
+
+    at: At
+    gpu: GpuName
+    gpu_count: GpuCount
+    words: list[str] = Field(description="The words of the /gpu language.")
+    session_id: SessionId
+    measured_tokens_s: Decimal = Field(description="Tokens per second as measured.")
+    predicted_tokens_s: Decimal = Field(description="Tokens per second as predicted at that time.")

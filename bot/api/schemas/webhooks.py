@@ -1,0 +1,71 @@
+"""Webhooks, and the messages that were sent to them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from bot.api.schemas.base import CommandOut, In, Out
+from bot.api.schemas.fields import Actor, CreatedAt, Kind, State
+from bot.rules.webhooks.webhooks import Topic
+from bot.services.market.offer_fields import Id
+
+
+class WebhookIn(In):
+    """An address, and what it wants to hear; no topics means all."""
+
+    url: str = Field(max_length=1000, description="The address.", examples=["https://example.com/hooks/gpu"])
+    topics: list[str] = Field(
+        default=[],
+        max_length=10,
+        description="The kinds of events that it hears of; none means all.",
+        examples=[[str(Topic.SESSION)]],
+    )
+    note: str = Field(default="", max_length=200, description="Anything that helps to tell it from others.")
+
+
+class WebhookOut(Out):
+    """A webhook without its secret. `off_at` says that it was switched off, and `off_reason` why."""
+
+    id: Id
+    actor: Actor
+    url: str = Field(description="The address.")
+    topics: list[str] = Field(description="The kinds of events that it hears of; none means all.")
+    note: str = Field(description="Anything that helps to tell it from others.")
+    everything: bool = Field(description="Whether it hears of everybody's things.")
+    created_at: CreatedAt
+    old_until: datetime | None = Field(description="Until when the secret before this one is used beside it.")
+    off_at: datetime | None = Field(description="When it was switched off; null while it works.")
+    off_reason: str = Field(description="Why it was switched off.")
+
+
+class WebhookDone(CommandOut):
+    """A command about a webhook that was carried out. `secret` is shown this once."""
+
+    webhook_id: str | None = Field(default=None, description="The id of the webhook.")
+    delivery_id: str | None = Field(default=None, description="The id of one message to a webhook.")
+    secret: str | None = Field(default=None, description="The secret with which messages are signed; shown this once.")
+
+
+class ReplayIn(In):
+    """Which message is sent again; without one, all that were given up."""
+
+    delivery_id: Annotated[str, Field(pattern=r"^dlv_[0-9a-z]{16}$")] | None = Field(
+        default=None, description="The id of one message to a webhook."
+    )
+
+
+class DeliveryOut(Out):
+    """One message: its state (pending, sent, dead) and what came of each attempt."""
+
+    id: Id
+    event_id: str = Field(description="The event that it tells of.")
+    kind: Kind
+    state: State
+    tries: int = Field(description="How often it was tried.")
+    attempts: list[dict[str, Any]] = Field(description="What came of each attempt to send it.")
+    created_at: CreatedAt
+    sent_at: datetime | None = Field(description="When it was taken by the other side; null before.")
+    due_at: datetime | None = Field(description="When it is tried next.")

@@ -1,0 +1,1 @@
+"""How commands reach the service: over HTTP or in this process."""

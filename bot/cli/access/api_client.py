@@ -1,0 +1,143 @@
+"""One command line, here and elsewhere: every command speaks the REST API, over HTTP or to this process's own copy.
+
+With `GPU_SHOPPER_URL` (and `GPU_SHOPPER_API_KEY`) it goes to that service; without, the same routes answer in this
+process as the operator who runs it. So there is one set of commands, and one output.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+import typer
+from dotenv import dotenv_values
+
+from bot import logs, vault
+from bot.cli.lazy import load
+from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
+
+URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
+TIMEOUT_S = 60.0
+#: What a refusal's status ends the program with; everything else is 1.
+ENDS: Mapping[int, int] = {401: NO_PERMISSION, 403: NO_PERMISSION, 429: UNAVAILABLE, 500: UNAVAILABLE, 503: UNAVAILABLE}
+#: Refusals of what was typed.
+TYPED = frozenset({"bad_word", "invalid", "bad_consumer", "bad_owner", "bad_scope", "bad_expiry", "private_key"})
+
+Found = TypeVar("Found")
+
+
+class Refusal(Exception):
+    """The service said no: `code` is stable, the message is its sentence."""
+
+    def __init__(self, status: int, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.code = code
+
+    @property
+    def ends_with(self) -> int:
+        """The exit code."""
+        return 2 if self.code in TYPED else ENDS.get(self.status, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """The REST API for a command."""
+
+    http: httpx.AsyncClient
+
+    async def get(self, path: str, **params: Any) -> Any:
+        """GET; parameters that say nothing are left out."""
+        said = {name: value for name, value in params.items() if value not in (None, "", False)}
+        return await self._call("GET", path, params=said)
+
+    async def post(self, path: str, body: Mapping[str, Any], key: str = "") -> Any:
+        """POST; `key` repeats an earlier call instead of making a new one."""
+        headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
+        return await self._call("POST", path, json=dict(body), headers=headers)
+
+    async def put(self, path: str, body: Mapping[str, Any]) -> Any:
+        """PUT."""
+        return await self._call("PUT", path, json=dict(body))
+
+    async def delete(self, path: str) -> Any:
+        """DELETE."""
+        return await self._call("DELETE", path)
+
+    async def _call(self, method: str, path: str, **more: Any) -> Any:
+        answer = await self.http.request(method, f"/api/v1{path}", **more)
+        try:
+            said = answer.json()
+        except ValueError:
+            said = {}
+        if answer.is_success:
+            return said
+        if not isinstance(said, dict) or "code" not in said:
+            sentence = f"{answer.url.host} answered {answer.status_code}, which is not this service."
+            raise Refusal(503, "not_this_service", sentence)
+        raise Refusal(answer.status_code, str(said["code"]), str(said.get("detail", "")))
+
+
+def elsewhere() -> tuple[str, str] | None:
+    """`(address, key)` of the service that commands go to; None when they work on this machine's own ledger."""
+    found = {name: os.environ.get(name) for name in (URL, KEY)}
+    if not all(found.values()) and Path(".env").is_file():
+        written = dotenv_values(".env")
+        found = {name: value or written.get(name) for name, value in found.items()}
+    address, key = found[URL], found[KEY]
+    if not address:
+        return None
+    if key == vault.REFERENCE:
+        try:
+            key = vault.resolved({KEY: key})[KEY]
+        except vault.NoKeyring as error:
+            fail(f"{error}.", BAD_SETTINGS)
+    host = urlsplit(address)
+    if host.scheme != "https" and host.hostname not in ("127.0.0.1", "::1", "localhost"):
+        fail(f"{URL} must begin with https://, because the key is sent there.", BAD_SETTINGS)
+    if not key:
+        fail(f"{URL} is set and {KEY} is not; gpu-shopper keys create makes a key on the server.", BAD_SETTINGS)
+    logs.register_secrets([key])
+    return address.rstrip("/"), key
+
+
+@asynccontextmanager
+async def _there(address: str, key: str) -> AsyncIterator[Door]:
+    headers = {"Authorization": f"Bearer {key}"}
+    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
+        yield Door(http)
+
+
+def connected(**limits: Any) -> AbstractAsyncContextManager[Door]:
+    """The API for as long as a block lasts: over HTTP, or this process's own within the `limits`, such as scopes."""
+    where = elsewhere()
+    found: AbstractAsyncContextManager[Door] = (
+        _there(*where) if where else load("access.in_process_api").opened(**limits)
+    )
+    return found
+
+
+def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:
+    """What `step` makes of the API. A refusal ends the program with its sentence and a documented code."""
+    where = elsewhere()
+
+    async def within() -> Found:
+        async with _there(*where) if where else load("access.in_process_api").opened() as door:
+            return await step(door)
+
+    try:
+        return asyncio.run(within())
+    except Refusal as refused:
+        fail(logs.visible(logs.redact(str(refused))), refused.ends_with)
+    except httpx.TransportError as error:
+        fail(f"{where[0] if where else 'the service'} cannot be reached: {type(error).__name__}.", UNAVAILABLE)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None

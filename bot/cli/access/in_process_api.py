@@ -1,0 +1,84 @@
+"""The REST API inside this process, for an operator on the server: the same routes, with the operator's own name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from bot import logs
+from bot.api.app import routes
+from bot.api.dependencies import PRINCIPAL, ApiSettings, Desk
+from bot.cli.access.api_client import Door
+from bot.cli.access.settings import explained, fail, operator, private_umask, settings
+from bot.cli.lazy import load
+from bot.clock import SystemClock
+from bot.rules.access.scopes import Scope
+from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.policy.policy import Policy
+from bot.services.access.api_keys import Principal
+from bot.settings import Settings
+from bot.settings.fields import LogLevel
+from bot.wiring import build_context, close
+from ledger.kernel.actor import Actor
+from ledger.kernel.clock import Clock
+from migrations import run as schema
+
+
+class _AsOperator:
+    """ASGI: every call is the operator's. Whoever may read the ledger's file and its keys needs no other key."""
+
+    def __init__(self, app: Any, who: Principal) -> None:
+        self._app = app
+        self._who = who
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one call."""
+        scope.setdefault("state", {})[PRINCIPAL] = self._who
+        await self._app(scope, receive, send)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedInSlack:
+    """The `People` port. Slack's library is loaded when somebody is looked up, which few commands need."""
+
+    settings: Settings
+    policy: Policy
+    clock: Clock
+
+    async def looked_up(self, actor: Actor) -> DeciderFacts:
+        """Never raises for a network failure."""
+        found: DeciderFacts = await load("access.in_process_people").looked_up(
+            self.settings, self.policy, self.clock, actor
+        )
+        return found
+
+
+@asynccontextmanager
+async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[Door]:
+    """The API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
+    private_umask()
+    found = settings()
+    if found.log_level is not LogLevel.DEBUG:
+        logs.configure(level="error", json=False)  # What people must know is in the answer.
+    with explained():
+        ctx = build_context(found, SystemClock())
+    if not found.missing_for_slack():
+        ctx = replace(ctx, people=_AskedInSlack(found, ctx.policy, ctx.clock))
+    try:
+        with explained():
+            try:
+                await schema.require_newest(ctx.db)
+            except schema.SchemaError as error:
+                fail(str(error))
+        app = routes({})
+        app.state.desk = Desk(ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False))
+        who = Principal("", operator(), operator(), frozenset(scopes))
+        transport = httpx.ASGITransport(app=_AsOperator(app, who), raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here", timeout=None) as http:  # noqa: S113
+            yield Door(http)
+    finally:
+        await close(ctx)

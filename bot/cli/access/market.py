@@ -1,0 +1,87 @@
+"""The market for commands: settings, policy and a catalog of every cloud that is set up, closed again at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from bot.cli.access.settings import BAD_SETTINGS, explained, fail
+from bot.clock import SystemClock
+from bot.rules.grammar.parser import Command, GrammarError, parse
+from bot.rules.policy.policy import Policy
+from bot.rules.sizing.throughput import FinishedRun
+from bot.services.market.catalog import Catalog
+from bot.services.plans import run_history
+from bot.settings import Settings, read_policy_file
+from bot.wiring import build_catalog, build_providers
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
+from providers.rate_limits import LocalPacer
+from providers.registry import REGISTRY
+
+LEDGER_TIMEOUT_S = 10.0
+NO_CLOUD = 69  # sysexits.h: EX_UNAVAILABLE
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+def policy_of(found: Settings) -> Policy:
+    """The team's policy. Ends the program when its file cannot be used."""
+    with explained():
+        return read_policy_file(found.policy, practice=found.practice).policy
+
+
+def command_of(name: str, options: Mapping[str, str], policy: Policy, *, example: str) -> Command:
+    """The options read by the same language as `/gpu NAME`; ends the program at a word that it refuses."""
+    if any('"' in value for value in options.values()):
+        fail(f"A double quote does not belong into an option; write {example}.", 2)
+    parsed = parse(" ".join([name, *(f'{key}="{value}"' for key, value in options.items() if value)]), policy)
+    if isinstance(parsed, GrammarError):
+        fail(parsed.message, 2)
+    return parsed
+
+
+def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
+    """What `ask` makes of the market. Ends the program when no cloud is set up."""
+    if not found.clouds:
+        needed = "; ".join(f"{one.needs} ({one.where})" for one in REGISTRY.values())
+        fail(f"No cloud is set up, so there is no market. Set those of at least one: {needed}", BAD_SETTINGS)
+    return asyncio.run(_asked(found, ask))
+
+
+async def _own_runs(found: Settings) -> tuple[FinishedRun, ...]:
+    """What this installation's runs made; nothing where its ledger is not on this machine, or cannot be read."""
+    if found.sqlite_file is not None and not found.sqlite_file.exists():
+        return ()
+    try:
+        db = Database(found.database)
+        try:
+            async with asyncio.timeout(LEDGER_TIMEOUT_S):
+                return await run_history.reader(db)()
+        finally:
+            await db.close()
+    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, a plan without a ledger is still a plan.
+        log.warning("the ledger cannot be read (%s), so own runs correct nothing here", type(error).__name__)
+        return ()
+
+
+async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
+    clock = SystemClock()
+    timing = read_policy_file(found.policy, practice=found.practice).timing
+    providers = build_providers(found, clock, LocalPacer(clock, timing.pace))
+    runs = await _own_runs(found)
+
+    async def read_runs() -> tuple[FinishedRun, ...]:
+        return runs
+
+    catalog = build_catalog(providers, clock, timing, read_runs)
+    try:
+        return await ask(catalog, clock)
+    finally:
+        await catalog.close()
+        for provider in providers.values():
+            await provider.close()

@@ -1,0 +1,1 @@
+"""Commands that speak the REST API."""

@@ -1,0 +1,88 @@
+"""`gpu-shopper budget`: the budgets as they stand, and the costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from bot.api.schemas.money import BudgetOut, CostsOut
+from bot.cli.access.api_client import spoken
+from bot.cli.commands.requests import Json
+from bot.cli.terminal.screen import fail
+from bot.cli.terminal.terminal_tables import show as print_answer
+from bot.rules.budgets.budget import Period, View
+from bot.rules.grammar.job_words import near
+from bot.rules.grammar.job_words import show as quoted
+from bot.rules.values.phrases import read_amount, usd
+from bot.rules.values.text_table import TextTable, Told
+
+CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months; total."
+
+
+def _one_of(*names: str) -> dict[str, Any]:
+    """How one of a few words is read, with the sentence that Slack says about any other one."""
+
+    def read(said: str) -> str:
+        if said in names:
+            return said
+        raise typer.BadParameter(f"{quoted(said)} is not one of {', '.join(filter(None, names))}.{near(said, names)}")
+
+    return {"parser": read, "autocompletion": lambda: list(names)}
+
+
+app = typer.Typer(add_completion=False, help="Budgets and costs.", no_args_is_help=True)
+costs_app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def show(as_json: Json = False) -> None:
+    """What is spent, reserved and left of the budgets that you may see."""
+    found = spoken(lambda door: door.get("/budgets"))
+    lines = [BudgetOut.model_validate(one) for one in found]
+    sentences = tuple(f"{line.key}: {line.sentence}" for line in lines) or ("The policy sets no budget.",)
+    print_answer(found if as_json else Told(sentences=sentences))
+
+
+@app.command("set")
+def set_(
+    scope: Annotated[str, typer.Argument(help="global, team:NAME, user:ID, consumer:NAME or label:NAME.")],
+    period: Annotated[str, typer.Argument(help=f"For which time: {', '.join(Period)}.", **_one_of(*Period))],
+    limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none forgets the limit.")],
+    reason: Annotated[str, typer.Option(help="Why, for the journal.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Set a budget while the service runs. What the policy file says can only be tightened."""
+    amount = None if limit == "none" else read_amount(limit)
+    if amount is None and limit != "none":
+        fail(f"{limit[:40]!r} is not an amount; write 300 or $299.50, or none to forget the limit.", 2)
+    said = None if amount is None else f"{amount:f}"
+    body = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
+    done = spoken(lambda door: door.post("/budgets", body))
+    print_answer(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@app.command("costs")
+@costs_app.command()
+def costs_(
+    cut: Annotated[str, typer.Argument(metavar="[PERIOD]", help="The same as --period.", **_one_of("", *View))] = "",
+    period: Annotated[str, typer.Option(help=CUTS, metavar=f"[{'|'.join(View)}]", **_one_of(*View))] = View.MONTH,
+    consumer: Annotated[str, typer.Option(help="Only this program's.")] = "",
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
+    as_json: Json = False,
+) -> None:
+    """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
+    view = View(cut or period)
+    said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
+    found = spoken(lambda door: door.get("/costs", **said))
+    if as_json:
+        print_answer(found)
+        return
+    costs = CostsOut.model_validate(found)
+    form = {Period.HOURLY: "%Y-%m-%d %H:00", Period.DAILY: "%Y-%m-%d"}.get(view.period, "%Y-%m")
+    lead = f"{usd(costs.total_usd)} since {costs.since:%Y-%m-%d %H:%M} UTC; {usd(costs.today_usd)} of it today."
+    when = TextTable(head=("when", "cost"), rows=tuple((f"{b.since:{form}}", usd(b.usd)) for b in costs.buckets))
+    shares = [(by, one.name or "-", usd(one.usd)) for by, rows in costs.groups.items() for one in rows]
+    tables = (when, TextTable(head=("by", "name", "cost"), rows=tuple(shares))) if shares else ()
+    done = (f"finished {costs.finished.sentence}",) if costs.finished.runs else ()
+    print_answer(Told(lead=lead, tables=tables, sentences=done))

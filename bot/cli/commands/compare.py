@@ -1,0 +1,58 @@
+"""`gpu-shopper compare`: dollars per run and runs per budget on every GPU for sale, and beside the clouds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bot.cli.access.api_client import elsewhere, spoken
+from bot.cli.lazy import load
+from bot.cli.terminal.screen import UNAVAILABLE
+from bot.cli.terminal.terminal_tables import tell
+from bot.rules.values.text_table import Told
+
+PAGE = Path("environment-options.md")
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def compare(
+    budget: str = typer.Option("", help="What there is to spend, with semicolons for several: 500;5000."),
+    hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
+    buffer: str = typer.Option("", help="Kept for retries and restarts: 10%."),
+    baseline: str = typer.Option("", help="A price per hour that savings are measured against."),
+    success: str = typer.Option("", help="How many runs succeed: 80%."),
+    value: str = typer.Option("", help="What one success is worth in dollars."),
+    as_markdown: bool = typer.Option(False, "--markdown", help=f"Write {PAGE}."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document with every figure."),
+) -> None:
+    """Compare what a run costs on every GPU for sale now, and in environments that cannot be rented here."""
+    words = {
+        "budget": budget,
+        "hours": hours,
+        "buffer": buffer,
+        "baseline": baseline,
+        "success": success,
+        "value": value,
+    }
+    where = elsewhere()
+    answer = load("commands.in_process_market").comparison(words) if where is None else _there(words)
+    if as_markdown:
+        PAGE.write_text(answer["page"], encoding="utf-8")
+        typer.echo(f"{PAGE} written.", err=as_json)
+    if as_json:
+        figures = {name: answer[name] for name in ("answers", "ages")}
+        typer.echo(json.dumps({**answer["comparison"], **figures}, indent=2))
+    elif not as_markdown:
+        tell(Told.model_validate(answer["told"]))
+    if not any(cloud["ok"] for cloud in answer["answers"]):
+        raise typer.Exit(UNAVAILABLE)
+
+
+def _there(words: dict[str, str]) -> Any:
+    """The same from the service elsewhere."""
+    return spoken(lambda door: door.post("/compare", {"words": {k: v for k, v in words.items() if v}}))

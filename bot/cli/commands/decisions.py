@@ -1,0 +1,110 @@
+"""`gpu-shopper approve` and `reject`: the human gate at a terminal, under the same rules as a click in Slack."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from bot.api.schemas.requests import RequestOut
+from bot.cli.access.api_client import Door, Refusal, spoken
+from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
+from bot.cli.terminal.screen import ask, fail
+from bot.cli.terminal.terminal_tables import show, tell
+from bot.cli.terminal.views import told_request
+from bot.rules.values.text_table import Told
+
+approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
+
+#: Refusals after which the amount is asked for (again).
+AMOUNT = frozenset({"amount_needed", "amount_mismatch"})
+
+
+@approve_app.command()
+def approve(
+    request: Named,
+    option: Annotated[str, typer.Argument(help="Which option: its number or its offer id, as with --offer.")] = "",
+    offer: Annotated[str, typer.Option(help="Which option: its number or its offer id.")] = "",
+    amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
+    cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
+    hours: Annotated[str, typer.Option(help="A shorter time than was asked for, such as 4h.")] = "",
+    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    again: Again = "",
+    as_json: Json = False,
+) -> None:
+    """Approve one option. On a terminal the options are shown and the choice and the amount are asked for."""
+    if option and offer and option != offer:
+        fail(f"{option!r} and --offer {offer!r} are two choices; say one.", 2)
+    said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
+    said["hours"] = hours or None
+    done = spoken(lambda door: _approve(door, plain_id(request), offer or option, said, again, as_json=as_json))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+async def _approve(door: Door, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool) -> Any:
+    one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
+    asks = sys.stdin.isatty() and not as_json
+    if asks:
+        tell(told_request(one))
+    body = {**said, "offer_id": _offer(one, offer, asks=asks), "quote_version": one.quote_version or None}
+    body["digest"] = one.waiting.digest if one.waiting else None
+    path = f"/requests/{one.id}/approve"
+    while True:
+        try:
+            return await door.post(path, body, again)
+        except Refusal as refused:
+            if not asks or refused.code not in AMOUNT:
+                raise
+            body["amount"] = ask(str(refused))
+            again = again and f"{again}/{body['amount']}"  # Another call: what it says has changed.
+
+
+def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
+    """The id of the option that is approved; None for an override, which has no options."""
+    if not one.options:
+        return offer or None
+    by_rank = {str(option.rank): option.offer_id for option in one.options}
+    if not offer and asks:
+        offer = chosen_of(by_rank, "Which option? A number", "1")
+    if not offer:
+        first = one.options[0]
+        example = f"--offer {first.offer_id} (expected ${first.expected_usd.quantize(Decimal('0.01'))})"
+        fail(f"Say which option is approved, such as {example}.", 2)
+    return by_rank.get(offer, offer)
+
+
+@reject_app.command()
+def reject(
+    request: Named,
+    reason: Annotated[str, typer.Option(help="Why; the requester reads it.")] = "",
+    again: Again = "",
+    as_json: Json = False,
+) -> None:
+    """Reject a request, with a reason."""
+    if not reason and sys.stdin.isatty() and not as_json:
+        reason = ask("Why? The requester reads it")
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@why_app.command()
+def why(request: Named, as_json: Json = False) -> None:
+    """Which rule asks for the approval of a request, who may give it, and what was waived."""
+    found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}/why"))
+    show(found if as_json else Told(sentences=tuple(found["sentences"])))
+
+
+@break_glass_app.command()
+def break_glass(
+    request: Named,
+    reason: Annotated[str, typer.Option(help="Why it cannot wait; everybody who decides reads it.")],
+    offer: Annotated[str, typer.Option(help="Which option, by its offer id; the first one if it is not said.")] = "",
+    again: Again = "",
+    as_json: Json = False,
+) -> None:
+    """Start your own request without an approval: for little, shortly, and everybody who decides is told."""
+    body = {"reason": reason, "offer_id": offer or None}
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/break-glass", body, again))
+    show(done if as_json else Told(sentences=(done["sentence"],)))

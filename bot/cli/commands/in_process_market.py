@@ -1,0 +1,67 @@
+"""The market on this machine: asked of the clouds directly, without the ledger, as the routes of the API answer it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from bot.api.routes.market import compared_out, plan_out
+from bot.api.schemas.market import CompareOut, PlanOut
+from bot.cli.access.market import command_of, marketed, policy_of
+from bot.cli.access.settings import fail, settings
+from bot.cli.commands.plan import TEXTS, write_texts
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.parser import GrammarError, parse
+from bot.rules.plans.comparison import Question
+from bot.rules.policy.policy import Policy
+from bot.services.plans.chart import chart
+from bot.services.plans.planner import LOOK_HOURS, Planned, compare_market
+from bot.services.plans.planner import plan as make_plan
+from ledger.kernel.job import JobRequest
+
+
+def comparison(words: dict[str, str]) -> Any:
+    """A comparison as the route answers it."""
+    found = settings()
+    policy = policy_of(found)
+    question = _question(words, policy)
+    compared = marketed(found, lambda catalog, clock: compare_market(catalog, clock, question, policy))
+    answer: CompareOut = compared_out(compared)
+    return answer.model_dump(mode="json")
+
+
+def _question(words: dict[str, str], policy: Policy) -> Question:
+    parsed = command_of("compare", words, policy, example="--budget 500")
+    if parsed.question is None:
+        raise ValueError("a comparison without a question")
+    return parsed.question
+
+
+def planned(line: str, out: str) -> Any:
+    """A plan as the route answers it; its files, the chart too, are written to `out`."""
+    found = settings()
+    policy = policy_of(found)
+    wanted = job_of(line, policy)
+    made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
+    answer: PlanOut = plan_out(made, policy)
+    told = answer.model_dump(mode="json")
+    if out:
+        write(made, told, Path(out))
+        typer.echo(f"Written to {out}: {', '.join(TEXTS)}, gpu_plan.png", err=True)
+    return told
+
+
+def job_of(line: str, policy: Policy) -> JobRequest:
+    """A line of the language of `/gpu plan`; ends the program at a word that it refuses."""
+    parsed = parse(f"plan {line}", policy)
+    if isinstance(parsed, GrammarError):
+        fail(parsed.sentence, 2)
+    return job_request(parsed.args or JobArgs(), policy, LOOK_HOURS)
+
+
+def write(made: Planned, answer: Any, folder: Path) -> None:
+    """The plan's files."""
+    write_texts(answer, folder)
+    (folder / "gpu_plan.png").write_bytes(chart(made))

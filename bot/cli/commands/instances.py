@@ -1,0 +1,164 @@
+"""`gpu-shopper instances`, `strays`, `recover`, `preflight` and `audit`: what operators look at and decide."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from bot import logs
+from bot.cli.access.api_client import spoken
+from bot.cli.commands.requests import Again, Json, Named, plain_id
+from bot.cli.terminal.screen import UNAVAILABLE, fail
+from bot.cli.terminal.terminal_tables import show
+from bot.rules.audit.event_text import happened, whole
+from bot.rules.values.phrases import plural, rate
+from bot.rules.values.text_table import TextTable, Told
+
+instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
+strays_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
+
+Stray = Annotated[str, typer.Argument(help="The id of a stray that waits for an operator.")]
+Why = Annotated[str, typer.Option(help="Why, for the journal.")]
+
+
+@instances_app.command()
+def instances(
+    orphans: Annotated[bool, typer.Option("--orphans", help="Instead: ours at a cloud without a row here.")] = False,
+    over: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List the instances behind the sessions that you may see."""
+    if orphans:
+        _strays(as_json=as_json)
+        return
+    found = spoken(lambda door: door.get("/instances", live="false" if over else "true", limit=most))
+    head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
+    rows = tuple(
+        (one["id"], one["state"], one["cloud"], one["ref"] or "-", _rate(one), one["session_id"], one["name"])
+        for one in found
+    )
+    show(found if as_json else _table(head, rows, "There are no instances."))
+
+
+@strays_app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Show every stray, those that wait for an operator first."""
+    _strays(as_json=as_json)
+
+
+@strays_app.command()
+def condemn(stray: Stray, reason: Why = "", as_json: Json = False) -> None:
+    """Say that a waiting instance is to end. Recovery is over when none waits any more."""
+    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/condemn", {"reason": reason}))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@adopt_app.command()
+def adopt(
+    stray: Stray,
+    hours: Annotated[str, typer.Option(help="For how long it is kept, from now: 2h, 90m.")],
+    owner: Annotated[str, typer.Option(help="Whose it becomes: a Slack id or operator:ada; yours without.")] = "",
+    reason: Why = "",
+    amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
+    again: Again = "",
+    as_json: Json = False,
+) -> None:
+    """Keep a waiting instance as somebody's session, with your approval. Its hours count from now."""
+    body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
+    done = spoken(lambda door: door.post(f"/strays/{plain_id(stray)}/adopt", body, again))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+@recover_app.command()
+def recover(as_json: Json = False) -> None:
+    """List what is ours at a cloud and unknown here. Ends with 69 when one did not answer, or none is set up."""
+    found = spoken(lambda door: door.post("/recover", {}))
+    failed = [f"{one['cloud']}: {one['problem']}" for one in found["clouds"] if one["problem"]]
+    if as_json:
+        show(found)
+    else:
+        for one in found["waiting"]:
+            typer.echo(_line(one))
+        looked = sum(one["listed"] for one in found["clouds"])
+        where = f"{plural(looked, 'instance')} at {plural(len(found['clouds']), 'cloud')}"
+        said = f"{where}; {len(found['waiting'])} of ours are unknown here."
+        typer.echo(f"{said} {found['held']}".strip(), err=True)
+    if not found["clouds"]:
+        fail("No cloud is set up here, so nothing was looked at; gpu-shopper doctor says which settings are missing.",
+             UNAVAILABLE)  # fmt: skip
+    if failed:
+        fail("; ".join(failed), UNAVAILABLE)
+
+
+@preflight_app.command()
+def preflight(as_json: Json = False) -> None:
+    """Ask every cloud whether it can be bought from now; ends with 1 when one cannot."""
+    found = spoken(lambda door: door.get("/preflight"))
+    head = ("cloud", "", "credit", "what to do")
+    rows = tuple(
+        (one["cloud"], "ok" if one["ok"] else one["code"] or "no", one["credit_usd"] or "-", _todo(one))
+        for one in found
+    )
+    show(found if as_json else _table(head, rows, "No cloud is set up."))
+    if not all(one["ok"] for one in found):
+        raise typer.Exit(1)
+
+
+def _todo(one: Any) -> str:
+    return f"{one['problem']} {one['where']}".strip()
+
+
+@audit_app.command()
+def audit(
+    subject: Named,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Each event as a line of JSON, then the newest seals.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what happened, in order, and check the seals. Ends with 1 when the journal was changed."""
+    found = spoken(lambda door: door.get(f"/audit/{plain_id(subject)}"))
+    if jsonl:
+        for event in found["events"]:
+            typer.echo(json.dumps(event, ensure_ascii=False))
+        typer.echo(json.dumps({"heads": found["heads"]}))
+    elif not as_json:
+        rows = tuple(_event(event) for event in found["events"])
+        show(_table(("when (UTC)", "what", "by", "reason"), rows, "Nothing happened yet."))
+    if as_json:
+        show(found)
+    if found["broken"]:
+        fail(f"The journal was changed: {'; '.join(found['broken'])}.")
+    typer.echo(whole(len(found["events"]), found["sealed"]), err=True)
+
+
+def _event(event: Any) -> tuple[str, ...]:
+    at = event["at"].replace("T", " ")[:19]
+    return at, happened(event["kind"], event["before"], event["after"]), event["actor"], event["reason"]
+
+
+def _rate(one: Any) -> str:
+    return rate(Decimal(one["price_usd_h"]))
+
+
+def _strays(*, as_json: bool) -> None:
+    found = spoken(lambda door: door.get("/strays"))
+    if as_json:
+        show(found)
+    else:
+        typer.echo("\n".join(map(_line, found)) or "There are no strays.")
+
+
+def _line(one: Any) -> str:
+    """A stray on one line: its id is what an operator copies."""
+    since = one["first_seen_at"].replace("T", " ")[:16]
+    where = f"{one['cloud']} {one['ref']}  {_rate(one)}  first seen {since} UTC"
+    return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")
+
+
+def _table(head: tuple[str, ...], rows: tuple[tuple[str, ...], ...], none: str) -> Told:
+    return Told(tables=(TextTable(head=head, rows=rows),)) if rows else Told(sentences=(none,))

@@ -1,0 +1,71 @@
+"""`gpu-shopper inventory`: the merged market of all clouds that are set up. Buys and writes nothing."""
+
+from __future__ import annotations
+
+import typer
+
+from bot.cli.access.api_client import elsewhere, spoken
+from bot.cli.lazy import load
+from bot.cli.terminal.screen import UNAVAILABLE, fail
+from bot.cli.terminal.terminal_tables import tell
+from bot.services.market.document import MarketDocument
+from bot.services.market.tables import told_market
+
+#: Word of the language → parameter of the route, where they differ.
+PARAMETERS = {"price": "max_price", "clouds": "provider"}
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def inventory(
+    gpu: str = typer.Option("", help="GPU names in any spelling, with commas: 4090,a100."),
+    count: str = typer.Option("", help="How many GPUs: 2 or 1-4."),
+    gpu_ram: str = typer.Option("", help="Memory per GPU: 24GB exactly, 24GB+ at least, 24-80GB."),
+    min_vram: int = typer.Option(0, min=0, help="Least memory per GPU in GB."),
+    max_price: str = typer.Option("", help="The most per hour for the whole offer, in dollars."),
+    provider: str = typer.Option("", help="Only these clouds: vast,runpod."),
+    region: str = typer.Option("", help="Only in these regions or countries: US,EU."),
+    spot: str = typer.Option("", help="no (the default), yes or any."),
+    disk: str = typer.Option("", help="Least disk: 200GB, 1TB."),
+    reliability: str = typer.Option("", help="Least reliability: 0.98 or 98%."),
+    total: str = typer.Option("", help="Least memory of all GPUs together: 160GB."),
+    verified: str = typer.Option("", help="yes: only machines that their cloud has verified."),
+    cuda: str = typer.Option("", help="Least CUDA that the driver runs: 12.4."),
+    capability: str = typer.Option("", help="Least CUDA compute capability: 8.9 or sm_89."),
+    available: str = typer.Option("", help="For how long the cloud must expect the offer to be there: 24h, 3d."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Show what is for sale now at every cloud, how old each price is, and what was left out and why."""
+    if gpu_ram and min_vram:
+        fail("--gpu-ram and --min-vram say the same; give one of them.", 2)
+    words = {
+        "gpu": gpu,
+        "count": count,
+        "memory": gpu_ram or (f"{min_vram}GB+" if min_vram else ""),
+        "price": max_price,
+        "clouds": provider,
+        "region": region,
+        "spot": spot,
+        "disk": disk,
+        "reliability": reliability,
+        "total": total,
+        "verified": verified,
+        "cuda": cuda,
+        "capability": capability,
+        "available": available,
+    }
+    where = elsewhere()
+    document = load("commands.in_process_inventory").inventory(words) if where is None else _there(words)
+    if as_json:
+        typer.echo(document.model_dump_json(indent=2))
+    else:
+        tell(told_market(document))
+    if not any(cloud.ok for cloud in document.clouds):
+        raise typer.Exit(UNAVAILABLE)
+
+
+def _there(words: dict[str, str]) -> MarketDocument:
+    """The same from the service elsewhere, whose routes call two of the words differently."""
+    asked = {PARAMETERS.get(word, word): value for word, value in words.items()}
+    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **asked)))

@@ -1,0 +1,75 @@
+"""`gpu-shopper profiles`: what is peculiar to each cloud, and whether it is written down right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+from rich.table import Table
+
+from bot.cli.access.settings import console, fail
+from bot.clock import SystemClock
+from providers.capabilities import Capabilities
+from providers.profiles import model
+from providers.registry import REGISTRY
+
+app = typer.Typer(add_completion=False, help="What is peculiar to each cloud.", invoke_without_command=True)
+
+
+@app.callback()
+def overview(ctx: typer.Context) -> None:
+    """List the profiles, with what ends the meter at each cloud."""
+    if ctx.invoked_subcommand is not None:
+        return
+    table = Table("cloud", "kind", "ends the meter", "a job survives in", "spot", box=None, pad_edge=False)
+    for name in model.names():
+        front = _loaded(name).front
+        spot = "yes" if front.spot_available else "no"
+        table.add_row(name, front.kind.value, front.meter_stop_verb.value, front.detach_primitive.value, spot)
+    console().print(table)
+
+
+@app.command()
+def show(
+    name: str = typer.Argument(help="The cloud, such as runpod."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Print one profile: what ends the meter, then the whole text."""
+    found = _loaded(name)
+    if as_json:
+        typer.echo(found.front.model_dump_json(indent=2))
+        return
+    typer.echo(f"{found.meter}\n\n{(model.FOLDER / f'{name}.md').read_text(encoding='utf-8')}", nl=False)
+
+
+@app.command()
+def lint() -> None:
+    """Hold every profile to the schema and to its adapter; exit 1 with a sentence per problem."""
+    able = {
+        name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
+    }
+    problems = problems_of(able)
+    for problem in problems:
+        typer.echo(problem, err=True)
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{len(able)} profiles agree with the schema and with their adapters.")
+
+
+def problems_of(able: dict[str, Capabilities]) -> list[str]:
+    """Everything that is wrong in the folder: of each profile, of links in the notes, and profiles that nobody has."""
+    found = [problem for name in model.names() for problem in model.lint(_path(name), able.get(name))]
+    found += [f"{name}.md is missing" for name in able if name not in model.names()]
+    found += [f"{name}.md: there is no cloud of that name" for name in model.names() if name not in able]
+    return found + [problem for note in model.NOTES for problem in model.lint_note(_path(note))]
+
+
+def _path(name: str) -> Path:
+    return model.FOLDER / f"{name}.md"
+
+
+def _loaded(name: str) -> model.Profile:
+    try:
+        return model.load(name)
+    except model.ProfileError as error:
+        fail(str(error))

@@ -1,0 +1,62 @@
+"""`gpu-shopper progress`: what a running job still takes and costs, compared with what was approved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Annotated
+
+import typer
+
+from bot.cli.access.settings import fail
+from bot.rules.grammar.job_words import BadWord
+from bot.rules.grammar.workload_words import WORK_KEYS
+from bot.rules.plans.completion import Outlook, Scope, rate_from, to_completion
+from bot.rules.values.phrases import read_amount
+
+#: The exit code when the approval does not cover the expected end, for scripts.
+OVER = 3
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def progress(
+    step: Annotated[int, typer.Option(min=0, help="The step that the job has reached.")],
+    target: Annotated[int, typer.Option(min=1, help="The step at which it is done.")],
+    tokens_per_step: Annotated[str, typer.Option(help="Tokens of one step: batch x sequence length; 1M.")],
+    rate: Annotated[list[str], typer.Option(help="Tokens per second that were seen; give it several times.")],
+    price: Annotated[str, typer.Option(help="Dollars per hour of everything that is billed.")],
+    spent: Annotated[str, typer.Option(help="Dollars spent so far.")] = "",
+    approved: Annotated[str, typer.Option(help="Dollars approved in all.")] = "",
+    hours_left: Annotated[str, typer.Option(help="Hours until the approved end.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Tell when a job is done, what it costs by then, and whether the approval covers that."""
+    scope = Scope(
+        price_usd_h=_amount("--price", price) or Decimal(0),
+        spent_usd=_amount("--spent", spent) or Decimal(0),
+        approved_usd=_amount("--approved", approved),
+        hours_left=_amount("--hours-left", hours_left),
+    )
+    seen = rate_from([Decimal(_count("--rate", one)) for one in rate])
+    found = to_completion(step, target, _count("--tokens-per-step", tokens_per_step), seen, scope)
+    typer.echo(json.dumps(asdict(found), indent=2, default=str) if as_json else found.sentence)
+    if found.outlook is Outlook.OVER:
+        raise typer.Exit(OVER)
+
+
+def _amount(option: str, text: str) -> Decimal | None:
+    """A number above or at zero, as amounts of money are written; None where nothing was said."""
+    found = read_amount(text) if text else None
+    if text and found is None:
+        fail(f"{option} {text} is not a number; write 12.50.", 2)
+    return found
+
+
+def _count(option: str, text: str) -> int:
+    try:
+        return int(WORK_KEYS["tokens"].read(text)["tokens"])
+    except BadWord as error:
+        fail(f"{option}: {error}", 2)

@@ -1,0 +1,225 @@
+"""`gpu-shopper provision`, `requests`, `request` and `cancel`: ask for GPUs, look at what was asked, withdraw it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from bot import logs
+from bot.api.schemas.base import Page
+from bot.api.schemas.requests import RequestOut, RequestSummary
+from bot.api.schemas.sessions import SessionOut
+from bot.cli.access.api_client import Door, spoken
+from bot.cli.terminal.screen import ask, at_terminal, fail
+from bot.cli.terminal.terminal_tables import show, tell
+from bot.cli.terminal.views import told_request, told_requests, told_session
+from bot.rules.values.text_table import Told
+from ledger.kernel.ids import short_id
+
+provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completion=False) for _ in range(4))
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
+Again = Annotated[str, typer.Option(help="A word of yours: this command repeated with it is carried out once.")]
+ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
+_SAID = re.compile(r"([\w-]+)=([^\"]*\s[^\"]*)", re.ASCII)
+POLL_S = 1.0
+#: States of a request in which it goes on by itself or by a person.
+OPEN = frozenset({"quoting", "pending", "approved"})
+
+
+@provision_app.command()
+def provision(
+    words: Annotated[list[str] | None, typer.Argument(help="The job in words: 8xA100-80GB 6h max=$50.")] = None,
+    job: Annotated[str, typer.Option(help="A job file (YAML or JSON; docs/schemas/job.json).")] = "",
+    gpu: Annotated[str, typer.Option(help="GPU names in any spelling, with commas.")] = "",
+    count: Annotated[str, typer.Option(help="How many: 2, 1-4 or 2+.")] = "",
+    gpu_ram: Annotated[str, typer.Option(help="Memory per GPU: 24GB, 24GB+, 24-80GB.")] = "",
+    hours: Annotated[str, typer.Option(help="For how long: 6h, 90m.")] = "",
+    offer: Annotated[str, typer.Option(help="One offer of the inventory, by its id.")] = "",
+    model: Annotated[str, typer.Option(help="The model, such as 7B.")] = "",
+    provider: Annotated[str, typer.Option(help="Only these clouds: vast,runpod.")] = "",
+    region: Annotated[str, typer.Option(help="Only these regions or countries: US,EU.")] = "",
+    spot: Annotated[str, typer.Option(help="no (the default), yes or any.")] = "",
+    disk: Annotated[str, typer.Option(help="The least disk: 200GB.")] = "",
+    budget: Annotated[str, typer.Option(help="The most that it may cost in all.")] = "",
+    max_price: Annotated[str, typer.Option(help="The most per hour.")] = "",
+    image: Annotated[str, typer.Option(help="The container image.")] = "",
+    run: Annotated[str, typer.Option(help="The command to run.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; approvers read this.")] = "",
+    consumer: Annotated[str, typer.Option(help="The program that it is for, when you answer for it.")] = "",
+    ssh_key: Annotated[str, typer.Option(help="A public key file for this machine alone.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan; ask for nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, or will not.")] = False,
+    again: Again = "",
+    as_json: Json = False,
+) -> None:
+    """Ask for GPUs. A person decides; on a terminal you may choose the offer that is asked for."""
+    given = {
+        "resources": _given(gpu=_given(name=gpu and gpu.split(","), count=count, memory=gpu_ram), disk=disk),
+        "hours": hours,
+        "offer": offer,
+        "work": _given(model=model),
+        "candidates": provider and provider.split(","),
+        "regions": region and region.split(","),
+        "spot": spot,
+        "budget": budget,
+        "max_price": max_price,
+        "image": image,
+        "run": run,
+        "reason": reason,
+        "consumer": consumer,
+        "ssh_public_key": ssh_key and _text_of(ssh_key),
+    }
+    given = {"words": line_of(words or ()), **given}
+    document = _document(job, {name: value for name, value in given.items() if value})
+    if dry_run:
+        planned = spoken(lambda door: door.post("/plans", document))
+        show(planned["estimate"] if as_json else Told.model_validate(planned["told"]))
+        return
+    ended = spoken(lambda door: _ask(door, document, again, as_json=as_json, wait=wait))
+    if ended is not None:
+        raise typer.Exit(ended)
+
+
+def line_of(words: Sequence[str]) -> str:
+    """Words as one line of the language. The shell took the quotes of `for="a try"` away; they come back."""
+    said = (_SAID.fullmatch(word) for word in words)
+    return " ".join(f'{one[1]}="{one[2]}"' if one else word for one, word in zip(said, words, strict=True))
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _document(file: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The job: a file, if there is one, and what words and options add to it or say instead."""
+    if not file:
+        return given
+    try:
+        told = yaml.safe_load(_text_of(file))
+    except yaml.YAMLError as error:
+        fail(f"{file} cannot be read: {logs.visible(str(error).splitlines()[0])}.", 2)
+    if not isinstance(told, dict):
+        fail(f"{file} is not a job; docs/schemas/job.json says how one looks.", 2)
+    return {**told, **given}
+
+
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{file} cannot be read: {error}.", 2)
+
+
+async def _ask(door: Door, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
+    if not document:
+        fail("Say which GPU and for how long, such as --gpu 4090 --hours 2, or what runs.", 2)
+    if at_terminal() and not as_json and "offer" not in document:
+        document = await _choose(door, document)
+    made = await door.post("/sessions", document, again)
+    typer.echo(logs.visible(made["sentence"]), err=as_json)
+    if not wait:
+        if as_json:
+            show(made)
+        elif sys.stdout.isatty():
+            typer.echo(f"gpu-shopper request {short_id(str(made['request_id']))} shows how it goes on.")
+        return None
+    return await _until_it_runs(door, str(made["request_id"]), as_json=as_json)
+
+
+async def _choose(door: Door, document: dict[str, Any]) -> dict[str, Any]:
+    """Show what fits and let the person at the terminal take one; nothing taken leaves the choice to the approver."""
+    planned = await door.post("/plans", document)
+    tell(Told.model_validate(planned["told"]))
+    offers = {str(one["rank"]): str(one["offer_id"]) for one in planned["estimate"]["options"]}
+    if not offers:
+        return document
+    said = chosen_of(offers, "Which one? A number, or Enter to leave it to the approver", "")
+    if not said:
+        return document
+    chosen = offers.get(said, said)
+    return {**document, "offer": chosen}
+
+
+def chosen_of(offers: Mapping[str, str], question: str, default: str) -> str:
+    """A number of `offers`, the id of an offer, or the default; asked until it is one."""
+    while True:
+        said = ask(question, default, show_default=bool(default))
+        if said == default or said in offers or ":" in said:
+            return said
+        typer.echo(f"Say one of {', '.join(offers)}, or the id of an offer, such as {next(iter(offers.values()))}.")
+
+
+async def _until_it_runs(door: Door, request_id: str, *, as_json: bool) -> int:
+    """Look until the session runs (0) or will not (1), and say every change on the way."""
+    told = ""
+    while True:
+        one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
+        session = None
+        if one.session_id:
+            session = SessionOut.model_validate(await door.get(f"/sessions/{one.session_id}"))
+        now = f"session {session.state}" if session else f"request {one.state}{_for_whom(one)}"
+        if held := session.held if session else one.held:
+            now = f"{now}. {held}"
+        if now != told:
+            typer.echo(logs.visible(now), err=True)
+            told = now
+        if session is not None and session.state not in ("queued", "provisioning"):
+            show(session.model_dump(mode="json") if as_json else told_session(session))
+            return 0 if session.state == "running" else 1
+        if one.state not in OPEN:
+            show(one.model_dump(mode="json") if as_json else told_request(one))
+            return 1
+        await asyncio.sleep(POLL_S)
+
+
+def _for_whom(one: RequestOut) -> str:
+    if one.waiting is None:
+        return ""
+    named = ", ".join([*one.waiting.approvers, *one.waiting.approver_groups]) or "nobody: the policy names no approver"
+    return f", waits for {named}"
+
+
+@requests_app.command()
+def requests(
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only those that are not decided.")] = False,
+    most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """List requests, the newest first."""
+    found = spoken(lambda door: door.get("/requests", waiting=waiting, limit=most))
+    show(found if as_json else told_requests(Page[RequestSummary].model_validate(found).items))
+
+
+@request_app.command()
+def request(request: Named, as_json: Json = False) -> None:
+    """Show one request: its options, and for whom it waits or how it was decided."""
+    found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}"))
+    show(found if as_json else told_request(RequestOut.model_validate(found)))
+
+
+@cancel_app.command()
+def cancel(
+    request: Named,
+    reason: Annotated[str, typer.Option(help="Why.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Withdraw a request that is not decided."""
+    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
+    show(done if as_json else Told(sentences=(done["sentence"],)))
+
+
+def plain_id(text: str) -> str:
+    """An id that can stand in a path; `vast:123` is an instance by its id at its cloud."""
+    bare = text.strip().strip("`")
+    if not ID.fullmatch(bare):
+        fail(f"{logs.visible(text[:40])} is not an id; a list shows it.", 2)
+    return bare

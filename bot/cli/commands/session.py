@@ -1,0 +1,136 @@
+"""`gpu-shopper session`: one session, and all that can be done with it; `extend`, `stop` and so on alone, too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bot.api.schemas.sessions import SessionOut
+from bot.cli.access.api_client import Door, spoken
+from bot.cli.commands.requests import Again, Json, plain_id
+from bot.cli.terminal.screen import agreed, at_terminal
+from bot.cli.terminal.terminal_tables import show as print_answer
+from bot.cli.terminal.views import end_question, told_session
+from bot.rules.values.text_table import Told
+from ledger.kernel.states import ENDABLE_SESSION
+
+
+class _ShowsByDefault(TyperGroup):
+    """`session ID` is `session show ID`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand that is named, or `show`."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["show", *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="One session: show it, or do something."
+)
+extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
+    typer.Typer(add_completion=False) for _ in range(6)
+)
+
+Named = Annotated[str, typer.Argument(help="The id of a session or of its request, or the end of one.")]
+Ended = Annotated[
+    str, typer.Argument(help="A session, by its id or its request's; or its instance, by its id or as vast:123.")
+]
+
+
+@app.command()
+def show(session: Named, as_json: Json = False) -> None:
+    """Show it, by its id or by its request's, and how to connect."""
+    found = spoken(lambda door: door.get(f"/sessions/{plain_id(session)}"))
+    print_answer(found if as_json else told_session(SessionOut.model_validate(found)))
+
+
+@app.command()
+@extend_app.command()
+def extend(
+    session: Named,
+    more: Annotated[str, typer.Argument(help="How much more: 2h, 90m.")] = "",
+    hours: Annotated[str, typer.Option(help="The same as an option.")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for those who decide and for the journal.")] = "",
+    again: Again = "",
+    as_json: Json = False,
+) -> None:
+    """Ask for more time. What was approved already is taken at once; the rest is decided like every spend."""
+    body = {"hours": more or hours, "reason": reason}
+    _done(f"/sessions/{plain_id(session)}/extend", body, again, as_json=as_json)
+
+
+@app.command()
+@done_app.command()
+def done(
+    session: Named,
+    failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
+    preserve: Annotated[
+        bool, typer.Option("--preserve", help="Stop it instead, and keep its disk until its end.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Say that the work is done, which ends the session."""
+    body = {"succeeded": not failed, "storage": "preserve" if preserve else "destroy"}
+    _done(f"/sessions/{plain_id(session)}/done", body, as_json=as_json)
+
+
+@app.command()
+@stop_app.command()
+def stop(session: Named, as_json: Json = False) -> None:
+    """Stop its machine, where that saves money; the disk stays."""
+    _done(f"/sessions/{plain_id(session)}/stop", {}, as_json=as_json)
+
+
+@app.command()
+@start_app.command()
+def start(session: Named, again: Again = "", as_json: Json = False) -> None:
+    """Start its stopped machine."""
+    _done(f"/sessions/{plain_id(session)}/start", {}, again, as_json=as_json)
+
+
+@app.command()
+@restart_app.command()
+def restart(session: Named, again: Again = "", as_json: Json = False) -> None:
+    """Restart its machine in place."""
+    _done(f"/sessions/{plain_id(session)}/restart", {}, again, as_json=as_json)
+
+
+@app.command()
+def token(session: Named, as_json: Json = False) -> None:
+    """Make the token that opens the API of its machine; it is shown once, and the one before opens nothing more."""
+    made = spoken(lambda door: door.post(f"/sessions/{plain_id(session)}/token", {}))
+    if as_json:
+        print_answer(made)
+        return
+    lines = (made["token"], f"{made['url']}, certificate SHA-256 {made['certificate_sha256']}")
+    print_answer(Told(sentences=(*lines, made["sentence"])))
+
+
+@app.command("terminate")
+@shutdown_app.command()
+def shutdown(
+    session: Ended,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first; nothing is asked of a program.")] = False,
+    as_json: Json = False,
+) -> None:
+    """End the session now; it is confirmed when its cloud no longer lists it. What is not ours is left alone."""
+    asks = at_terminal() and not (yes or as_json)
+    ended = spoken(lambda door: _shut_down(door, plain_id(session), asks=asks))
+    print_answer(ended if as_json else Told(sentences=(ended["sentence"],)))
+
+
+async def _shut_down(door: Door, named: str, *, asks: bool) -> Any:
+    if asks:
+        found = SessionOut.model_validate(await door.get(f"/sessions/{named}"))
+        if found.state in ENDABLE_SESSION and not agreed(end_question(found)):
+            typer.echo("Nothing has ended.")
+            raise typer.Exit(1)
+    return await door.delete(f"/sessions/{named}")
+
+
+def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
+    answer = spoken(lambda door: door.post(path, body, again))
+    print_answer(answer if as_json else Told(sentences=(answer["sentence"],)))

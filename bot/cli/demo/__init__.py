@@ -1,0 +1,1 @@
+"""`gpu-shopper demo`: everything on one machine."""

@@ -1,0 +1,102 @@
+"""`gpu-shopper demo`: try everything here, without a key."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from bot import logs
+from bot.cli.access.api_client import KEY, URL
+from bot.cli.access.settings import console, fail, private_umask
+from bot.cli.demo.demo_script import walk
+from bot.cli.demo.demo_stack import ADMIN, ALICE, BOB, playground
+from bot.main import stop_on_signals
+from bot.services.access.api_keys import NewKey, create
+from bot.services.runtime.context import Context
+from ledger.kernel.actor import Actor, ActorKind
+
+PORT = 8077
+#: Long enough to watch a machine boot; the headless walk has nobody who watches.
+BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
+HEADLESS_LIMIT_S = 55.0
+#: Whose keys are printed, and what each may do with it.
+WHO: Mapping[str, str] = {
+    ALICE: 'Alice asks:  {program} provision 1x4090 2h --reason "from a terminal"',
+    BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID",
+    ADMIN: "An administrator, who approves nothing:  {program} keys list, budget set, strays list, recover",
+}
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def demo(
+    headless: bool = typer.Option(False, "--headless", help="Play the whole walk by itself; exit 0 when all held."),
+    port: int | None = typer.Option(None, help=f"Port of the page on 127.0.0.1 ({PORT}); 0 takes a free one."),
+    seed: int = typer.Option(7, help="The same seed gives the same market."),
+) -> None:
+    """Start a practice workspace, sandbox clouds and the bot in one process; nothing is kept."""
+    private_umask()
+    logs.configure(level="error", json=False)
+    if headless:
+        raise typer.Exit(asyncio.run(_headless(seed)))
+    try:
+        asyncio.run(_interactive(port, seed))
+    except OSError as error:
+        fail(f"The page cannot be served: {error}. Try another port: gpu-shopper demo --port 0")
+
+
+async def _interactive(port: int | None, seed: int) -> None:
+    stopping = stop_on_signals()
+    try:
+        await serve_until(stopping, PORT if port is None else port, seed)
+    except OSError:
+        if port is not None:
+            raise
+        await serve_until(stopping, 0, seed)
+
+
+async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
+    """Serve the page until the event is set. OSError when the port is taken."""
+    async with playground(port=port, seed=seed, boot_s=BOOT_S) as running:
+        keys = {name: await _key(running.ctx, name, *scopes) for name, *scopes in ((ALICE,), (BOB,), (ADMIN, "admin"))}
+        # Copied lines stay in one piece, however narrow the terminal is.
+        out = partial(console().print, soft_wrap=True, markup=False, highlight=False)
+        out(f"\n  Open {running.url}/\n", style="bold")
+        out('  You are Alice. Type:  /gpu provision 1x4090 2h for="a first try"')
+        out("  Then become Bob, an approver, and press Approve. Dave may not; the clock can be moved.\n")
+        out("  The same as a program or at other terminals, with keys of this run alone; one line for each person.\n")
+        for name, may in WHO.items():
+            out(f"  {may.format(program=_program())}\n")
+            out(f"export {URL}={running.ctx.node_url} {KEY}={keys[name]}\n")
+        out(f"  {running.ctx.node_url}/docs  shows the REST API.")
+        out("  Practice only: no credentials, no money, nothing is kept. Ctrl-C ends it.\n")
+        await stopping.wait()
+        out("  Stopping.")
+
+
+async def _key(ctx: Context, name: str, *scopes: str) -> str:
+    """An API key of one person, good for as long as anybody moves the clock of a demonstration."""
+    maker = Actor(ActorKind.OPERATOR, "demo")
+    made = await create(ctx.db, ctx.labels, NewKey(name, scopes=scopes), maker, ctx.clock.now())
+    return str(made.data["token"])
+
+
+async def _headless(seed: int) -> int:
+    try:
+        async with asyncio.timeout(HEADLESS_LIMIT_S), playground(port=0, seed=seed, boot_s=HEADLESS_BOOT_S) as running:
+            return await walk(running, console())
+    except TimeoutError as error:
+        console(stderr=True).print(f"The walk did not end in time: {error}", style="red", markup=False)
+        return 1
+
+
+def _program() -> str:
+    """How this program is called at another terminal: by its name, where the shell finds that."""
+    return "gpu-shopper" if shutil.which("gpu-shopper") else str(Path(sys.argv[0]).resolve())

@@ -1,0 +1,186 @@
+"""Everything on this machine in one process: practice workspace, sandbox clouds, and the real bot between them.
+
+They share one clock that can travel, so the page's time travel moves messages, clouds and deadlines together. Nothing
+needs a key, nothing leaves loopback, and the ledger is a file that is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bot import logs
+from bot.clock import TravelClock
+from bot.main import SLACK_PATH, Bot, http, listen
+from bot.practice.app import Practice
+from bot.practice.workspace import Workspace
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.values.labels import LabelKey
+from bot.services.audit.invariants import Truth
+from bot.services.runtime.context import Context
+from bot.services.runtime.rate_limits import LedgerPacer
+from bot.slack.settings import SlackSettings
+from bot.wiring import assemble, close
+from ledger.core.claims import next_due
+from ledger.engine.db import Database
+from migrations.run import upgrade
+from providers.registry import REGISTRY, sandboxes
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.engine import SandboxCloud, truth
+from providers.sandbox.server import build_app
+
+MANIFEST = Path(__file__).resolve().parents[3] / "manifest.yml"
+DEPLOYMENT = "try1"
+#: Alice at a terminal or in a program: the same person as in the practice workspace.
+ALICE = "operator:alice"
+#: Bob there, who approves, and somebody who keeps the installation.
+BOB, ADMIN = "operator:bob", "operator:root"
+#: Bob and Carol of the practice workspace decide; its #gpu channel hears what operators must know.
+POLICY = Policy(
+    approvers=("U0BOB", "U0CAROL"),
+    may_approve_not_pinged=(BOB,),
+    same_person=(("U0ALICE", ALICE), ("U0BOB", BOB)),
+    webhook_networks=("127.0.0.0/8", "::1/128"),
+)
+OPERATORS_CHANNEL = "C0GPU"
+#: Everything within seconds: stand-ins do not lag, and people do not like to wait for a demonstration.
+TIMING = Timing(
+    tick_s=0.25,
+    sweep_s=3.0,
+    label_search_s=2.0,
+    quarantine_floor_s=20.0,
+    absence_apart_s=1.0,
+    absence_over_s=3.0,
+    stray_apart_s=2.0,
+    boot_poll_s=0.5,
+    reach_timeout_s=2.0,
+    terminate_retry_s=1.0,
+    outbox_retry_s=0.5,
+    pace=0.01,
+).validated(practice=True)
+#: Real seconds that a stop of the clock waits for the ticker, and for one that did not end in them the last time.
+PASS_S, IMPATIENT_S = 10.0, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Playground:
+    """What runs. `url` is the practice page; `clouds` know what was really rented; `secrets` must be nowhere."""
+
+    url: str
+    practice: Practice
+    clouds: Mapping[str, SandboxCloud]
+    bot: Bot
+    clock: TravelClock
+    secrets: tuple[str, ...]
+
+    @property
+    def ctx(self) -> Context:
+        """The bot's own context."""
+        return self.bot.ctx
+
+    def truth(self) -> Truth:
+        """What the clouds really did, whatever the ledger says."""
+        return truth(next(iter(self.clouds.values())).engine, self.clouds.values())
+
+
+@asynccontextmanager
+async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool = False) -> AsyncIterator[Playground]:
+    """Start everything, yield it, and stop it in reverse. OSError when `port` is taken; 0 picks a free one.
+
+    The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace.
+    """
+    clock = TravelClock()
+    signing, token, label = secrets.token_hex(16), f"xoxb-practice-{secrets.token_hex(8)}", secrets.token_bytes(32)
+    app_token = f"xapp-practice-{secrets.token_hex(8)}" if socket_mode else ""
+    logs.register_secrets([signing, token, app_token, label.hex()])
+    # The signatures carry this clock's time, because the bot compares them with its own.
+    workspace = Workspace(
+        clock,
+        signing_secret=signing,
+        bot_token=token,
+        app_token=app_token,
+        manifest=MANIFEST if MANIFEST.exists() else None,
+        signing_clock=clock,
+    )
+    practice = Practice(workspace)
+    clouds = sandboxes(clock, SandboxTiming.quick(boot_s=boot_s), seed)
+    keys = tuple(cloud.API_KEY for cloud in clouds.values())
+    with tempfile.TemporaryDirectory(prefix="gpu-shopper-demo-") as folder:
+        async with practice.serve(port) as url, _sandbox(clouds) as sandbox_url:
+            ctx = _context(Path(folder) / "ledger.engine.db", clock, clouds, sandbox_url, LabelKey(DEPLOYMENT, label))
+            try:
+                slack = SlackSettings(
+                    bot_token=token,
+                    signing_secret=signing,
+                    app_token=app_token or None,
+                    base_url=practice.api_url,
+                    operators_channel=OPERATORS_CHANNEL,
+                )
+                async with _bot(ctx, slack, workspace) as bot:
+                    hidden = tuple(filter(None, (signing, token, app_token, label.hex(), *keys)))
+                    yield Playground(url, practice, clouds, bot, clock, hidden)
+            finally:
+                await close(ctx)
+
+
+@asynccontextmanager
+async def _sandbox(clouds: Mapping[str, SandboxCloud]) -> AsyncIterator[str]:
+    with listen("127.0.0.1", 0) as listening:
+        async with http(build_app(clouds), listening, lifespan="on"):
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def _context(
+    file: Path, clock: TravelClock, clouds: Mapping[str, SandboxCloud], sandbox_url: str, labels: LabelKey
+) -> Context:
+    db = Database(f"sqlite+aiosqlite:///{file}")
+    pacer = LedgerPacer(db, clock, TIMING.pace)
+    providers = {
+        name: REGISTRY[name].connect(cloud.environment(f"{sandbox_url}/{name}"), clock, pacer)
+        for name, cloud in clouds.items()
+    }
+    return assemble(db, clock, providers, labels, policy=POLICY, timing=TIMING)
+
+
+@asynccontextmanager
+async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> AsyncIterator[Bot]:
+    await _migrate(ctx.db)
+
+    with listen("127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        bot = Bot(replace(ctx, node_url=url), slack)
+        if not workspace.app_token:
+            workspace.request_url = f"{url}{SLACK_PATH}"
+        _travels(workspace, bot)
+        try:
+            await bot.start()
+            async with http(bot.asgi, listening):
+                yield bot
+        finally:
+            await bot.stop()
+
+
+def _travels(workspace: Workspace, bot: Bot) -> None:
+    """Where the page's clock stops on its way: at whatever is due, for a pass of the ticker."""
+    clock, patience = bot.ctx.clock, [PASS_S]
+
+    async def due_in() -> float | None:
+        now = clock.now()
+        due_at = await next_due(bot.ctx.db, now)
+        return (due_at - now).total_seconds() if due_at is not None else None
+
+    async def look(passed_s: float) -> None:
+        # A cloud that hangs is waited for once, not at each of a hundred stops.
+        patience[0] = PASS_S if await bot.ticker.pass_over(passed_s, patience[0]) else IMPATIENT_S
+
+    workspace.due_in = due_in
+    workspace.on_travel.append(look)
+
+
+async def _migrate(db: Database) -> None:
+    await upgrade(db)

@@ -1,0 +1,1 @@
+"""Commands about this machine: serve, doctor, settings, schema, docs."""

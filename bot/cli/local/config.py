@@ -1,0 +1,158 @@
+"""`gpu-shopper config`: credentials in this folder's `.env`, which only its owner can read, or in the keyring.
+
+Values are never shown.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from dotenv import dotenv_values
+from dotenv.parser import parse_stream
+
+from bot import vault
+from bot.cli.access.api_client import KEY, URL
+from bot.cli.commands.requests import Json
+from bot.cli.terminal.screen import BAD_SETTINGS, ask, fail
+from bot.cli.terminal.terminal_tables import show
+from bot.rules.values.text_table import TextTable, Told
+from providers.registry import REGISTRY
+
+FILE = Path(".env")
+#: What people type for a name that the cloud itself spells otherwise.
+ALIASES = {"vastai-key": "vast-key"}
+OTHERS = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", URL, KEY)
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Credentials in .env: set, unset, list.")
+
+Name = Annotated[str, typer.Argument(help="Which one, such as vastai-key; `config list` names them all.")]
+
+
+def names() -> Mapping[str, str]:
+    """Short name → variable: `vastai-key` for VASTAI_API_KEY. The variable's own name is understood too."""
+    variables = [*(one for entry in REGISTRY.values() for one in entry.fields), *OTHERS]
+    return {_short(one): one for one in dict.fromkeys(variables)}
+
+
+def _short(variable: str) -> str:
+    bare = variable.removeprefix("GPU_SHOPPER_")
+    return bare.replace("_API_KEY", "_KEY").lower().replace("_", "-")
+
+
+@app.command("set")
+def set_(
+    name: Name,
+    value: Annotated[
+        str,
+        typer.Argument(help="Left out, it is asked for unseen; - reads standard input."),
+    ] = "",
+    keyring: Annotated[
+        bool, typer.Option("--keyring", help="In the keyring of the operating system; .env then only names it.")
+    ] = False,
+) -> None:
+    """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, here or later."""
+    variable = _variable(name)
+    if value == "-" or not (value or sys.stdin.isatty()):  # Nobody can be asked where nobody types.
+        value = sys.stdin.readline()
+    elif not value:
+        value = ask(variable, hidden=True)
+    value = value.strip()
+    if not value or not all(" " <= character <= "~" for character in value):
+        fail(f"{variable} is one line of printable ASCII; copy it again.", 2)
+    if keyring:
+        _at_keyring(lambda: vault.store(variable, value))
+    _write(variable, vault.REFERENCE if keyring else value)
+    where = "the keyring" if keyring else FILE.resolve()
+    typer.echo(f"{variable} is stored in {where}; gpu-shopper doctor tries it.")
+
+
+@app.command()
+def unset(name: Name) -> None:
+    """Forget a credential."""
+    variable, kept = _variable(name), _read()
+    if variable not in kept:
+        fail(f"{variable} is not in {FILE.resolve()}.")
+    if kept[variable] == vault.REFERENCE:
+        _at_keyring(lambda: vault.forget(variable))
+    _write(variable, None)
+    typer.echo(f"{variable} is forgotten.")
+
+
+@app.command("list")
+def list_(as_json: Json = False) -> None:
+    """Show which credentials there are and where each is set, without any value."""
+    kept = _read()
+    found = [(short, one, _where(one, kept)) for short, one in names().items()]
+    if as_json:
+        show([{"name": short, "variable": one, "set": where} for short, one, where in found])
+    else:
+        show(Told(tables=(TextTable(head=("name", "variable", "set"), rows=tuple(found)),)))
+
+
+def _at_keyring(step: Callable[[], None]) -> None:
+    try:
+        step()
+    except vault.NoKeyring as error:
+        fail(f"{error}.", BAD_SETTINGS)
+
+
+def _where(variable: str, kept: Mapping[str, str]) -> str:
+    if os.environ.get(variable):
+        return "in the environment"
+    if kept.get(variable) == vault.REFERENCE:
+        return "in the keyring"
+    return "in .env" if kept.get(variable) else "no"
+
+
+def _variable(name: str) -> str:
+    known = names()
+    asked = ALIASES.get(name.lower(), name.lower())
+    found = known.get(asked, name if name in known.values() else "")
+    if not found:
+        fail(f"{name[:40]!r} is not one of {', '.join(known)}.", 2)
+    return found
+
+
+def _read() -> dict[str, str]:
+    if not FILE.exists():
+        return {}
+    return {key: value or "" for key, value in dotenv_values(FILE, interpolate=False).items()}
+
+
+def _write(variable: str, value: str | None) -> None:
+    """Set one variable, or drop it, and keep every other line as it is, comments too.
+
+    The file is replaced as a whole: a reader sees the old one or the new one, and nobody else sees either.
+    """
+    line = f"{variable}='{_quoted(value)}'\n" if value is not None else ""
+    lines, said = [], False
+    for one in parse_stream(io.StringIO(FILE.read_text(encoding="utf-8") if FILE.exists() else "")):
+        text = one.original.string
+        if one.key == variable:
+            text = text[: len(text) - len(text.lstrip())] + ("" if said else line)
+            said = True
+        lines.append(text)
+    if not said and line:
+        lines.append(line if not lines or lines[-1].endswith("\n") else f"\n{line}")
+    draft = FILE.with_name(f".env.{secrets.token_hex(4)}")
+    try:
+        handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.writelines(lines)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(FILE)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        fail(f"{FILE.resolve()} cannot be written: {error.strerror}.", BAD_SETTINGS)
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")

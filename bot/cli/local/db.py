@@ -1,0 +1,96 @@
+"""`gpu-shopper db`: the ledger's schema."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import typer
+
+from bot.cli.access.settings import explained, fail, private_umask, settings
+from ledger.engine.db import Database
+from migrations import run as schema
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="The ledger's schema.")
+
+Step = Callable[[Database], Awaitable[str]]
+
+
+def _with_ledger(step: Step, url: str | None = None) -> None:
+    private_umask()
+
+    async def within() -> str:
+        db = Database(url or settings().database)
+        try:
+            return await step(db)
+        finally:
+            await db.close()
+
+    with explained():
+        try:
+            typer.echo(asyncio.run(within()))
+        except schema.SchemaError as error:
+            fail(str(error))
+
+
+@app.command()
+def upgrade(revision: str = typer.Argument("head", help="A revision, or head for the newest.")) -> None:
+    """Bring the schema to a revision."""
+
+    async def step(db: Database) -> str:
+        await schema.upgrade(db, revision)
+        return f"The ledger is at {await schema.current(db)}."
+
+    _with_ledger(step)
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # -1 is a revision and no option.
+def downgrade(
+    revision: str = typer.Argument(help="A revision, or -1 for one step back."),
+) -> None:
+    """Take the schema back to a revision, at most to the first. Data in the tables that go is lost."""
+
+    async def step(db: Database) -> str:
+        await schema.downgrade(db, revision)
+        return f"The ledger is at {await schema.current(db) or 'base: it is empty'}."
+
+    _with_ledger(step)
+
+
+@app.command()
+def current(
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Print the revision that the ledger is at, and the newest that this program knows."""
+
+    async def step(db: Database) -> str:
+        at = await schema.current(db)
+        if as_json:
+            return json.dumps({"revision": at, "newest": schema.newest()})
+        return f"{at or 'base'} (newest: {schema.newest()})"
+
+    _with_ledger(step)
+
+
+@app.command()
+def check(
+    fresh: bool = typer.Option(
+        False, "--fresh", help="Check a new, empty SQLite file instead of the configured ledger."
+    ),
+) -> None:
+    """Fail unless the tables are exactly what the models say."""
+
+    async def step(db: Database) -> str:
+        if fresh:
+            await schema.upgrade(db)
+        await schema.check(db)
+        return "The tables and the models agree."
+
+    if not fresh:
+        _with_ledger(step)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        _with_ledger(step, f"sqlite+aiosqlite:///{Path(folder) / 'check.db'}")

@@ -1,0 +1,248 @@
+"""`gpu-shopper doctor`: what is missing, where to set it, and whether each credential works. Changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from bot import logs
+from bot.cli.access.settings import console
+from bot.clock import SystemClock
+from bot.main import refuse_loose_modes
+from bot.rules.checkpoints.stores import STORES
+from bot.services.instances import key_rotation
+from bot.settings import PolicyFileError, Settings, SettingsError, load, read_policy_file
+from bot.slack.settings import SlackSettings
+from bot.slack.web import Web, WebError
+from bot.wiring import build_providers
+from ledger.engine.db import Database
+from ledger.queries.cloud_accounts import held
+from migrations import run as schema
+from providers.contract import Preflight
+from providers.rate_limits import LocalPacer
+from providers.registry import REGISTRY
+
+CHECK_TIMEOUT_S = 20.0
+WHERE: Mapping[str, str] = {
+    "SLACK_BOT_TOKEN": "api.slack.com/apps → your app → OAuth & Permissions → Bot User OAuth Token",
+    "SLACK_APP_TOKEN": "api.slack.com/apps → your app → Basic Information → App-Level Tokens (connections:write)",
+    "SLACK_SIGNING_SECRET": "api.slack.com/apps → your app → Basic Information → Signing Secret",
+}
+
+SECRET = "SLACK_SIGNING_SECRET"  # noqa: S105 # The name of a variable, not its value.
+
+app = typer.Typer(add_completion=False)
+
+
+class Grade(StrEnum):
+    GOOD = "ok"
+    NOTE = "note"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. `do` says what to set or run, empty when nothing is to be done."""
+
+    area: str
+    grade: Grade
+    sentence: str
+    do: str = ""
+
+
+@app.command()
+def doctor(
+    offline: bool = typer.Option(False, "--offline", help="Only look at the settings; call nobody."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
+) -> None:
+    """Check the installation; exit 0 when the bot can be started, 1 when something has to be done first."""
+    logs.configure(level="error", json=False)
+    findings = asyncio.run(examine(offline=offline))
+    if as_json:
+        told = [{name: logs.redact(str(value)) for name, value in asdict(finding).items()} for finding in findings]
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        report(findings)
+    if any(finding.grade is Grade.BAD for finding in findings):
+        raise typer.Exit(1)
+
+
+async def examine(*, offline: bool) -> list[Finding]:
+    """Every finding, in the order of a set-up."""
+    try:
+        settings = load()
+    except SettingsError as error:
+        return [Finding("settings", Grade.BAD, line, "see docs/settings.md") for line in str(error).splitlines()]
+    logs.register_secrets(settings.secrets())
+    found = [_source(), *_policy(settings)]
+    found += [line async for line in _ledger(settings)]
+    found += [line async for line in _slack(settings, offline=offline)]
+    found += [line async for line in _clouds(settings, offline=offline)]
+    return found + list(_stores(settings))
+
+
+def _stores(settings: Settings) -> Iterator[Finding]:
+    for store in STORES:
+        area, missing = f"{store.scheme}://", [name for name in store.variables if name not in settings.stores]
+        if missing:
+            told = f"checkpoints cannot be kept in {store.name}: {', '.join(missing)} not set"
+            yield Finding(area, Grade.NOTE, told, store.where)
+        else:
+            yield Finding(area, Grade.GOOD, f"checkpoints can be kept in {store.name}: its credentials are set")
+
+
+def _source() -> Finding:
+    source = "the environment and .env" if Path(".env").is_file() else "the environment (there is no .env here)"
+    return Finding("settings", Grade.GOOD, f"read from {source}")
+
+
+def _policy(settings: Settings) -> list[Finding]:
+    try:
+        policy = read_policy_file(settings.policy, practice=settings.practice).policy
+    except PolicyFileError as error:
+        return [Finding("policy", Grade.BAD, str(error), "docs/policy.md has every setting")]
+    if not (policy.approvers or policy.approver_groups or policy.may_approve_not_pinged):
+        todo = (
+            "set approvers in a policy file and GPU_SHOPPER_POLICY to its path, e.g. policy: {approvers: [U012AB3CD]}"
+        )
+        return [Finding("policy", Grade.BAD, "nobody may approve, so nothing can ever be bought", todo)]
+    where = str(settings.policy) if settings.policy else "every default"
+    return [
+        Finding(
+            "policy", Grade.GOOD, f"{where}; {len(policy.approvers) + len(policy.approver_groups)} approvers or groups"
+        )
+    ]
+
+
+async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
+    """Reads only: a ledger that is not there yet is made by `serve`."""
+    file = settings.sqlite_file
+    if file is not None and not file.exists():
+        yield Finding(
+            "ledger", Grade.NOTE, f"{file} is not there yet; gpu-shopper db upgrade or the first serve makes it"
+        )
+        return
+    try:
+        if file is not None:
+            refuse_loose_modes(settings)
+        db = Database(settings.database)
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_S):
+                at = await schema.current(db)
+                lost = await _without_key(db, settings) if at == schema.newest() else []
+        finally:
+            await db.close()
+    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report goes on.
+        yield Finding(
+            "ledger", Grade.BAD, f"cannot be opened: {type(error).__name__}: {error}", "check GPU_SHOPPER_DATABASE_URL"
+        )
+        return
+    if at == schema.newest():
+        yield Finding("ledger", Grade.GOOD, f"{'SQLite' if file else 'PostgreSQL'}, schema {at}")
+        for finding in lost:
+            yield finding
+    elif said := schema.refusal(at):
+        yield Finding("ledger", Grade.BAD, said)
+    else:
+        yield Finding(
+            "ledger", Grade.NOTE, f"schema {at or 'base'}, newest is {schema.newest()}", "gpu-shopper db upgrade"
+        )
+
+
+async def _without_key(db: Database, settings: Settings) -> list[Finding]:
+    """Open instances of accounts whose key is not set here: nothing can see or end them."""
+    clock = SystemClock()
+    async with db.read() as tx:
+        open_there = await held(tx)
+    providers = build_providers(settings, clock, LocalPacer(clock)) if open_there else {}
+    try:
+        found = key_rotation.unreachable(open_there, providers)
+    finally:
+        for provider in providers.values():
+            await provider.close()
+    return [Finding(one.cloud, Grade.BAD, said, f"set {REGISTRY[one.cloud].needs}") for one, said in found]
+
+
+async def _slack(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:
+    missing = settings.missing_for_slack()
+    for name in missing:
+        other = "; or set SLACK_APP_TOKEN for Socket Mode, which needs no public address"
+        yield Finding("Slack", Grade.BAD, f"{name} is not set" + (other if name == SECRET else ""), WHERE[name])
+    if offline or settings.slack_bot_token is None:
+        return
+    how = "Socket Mode" if settings.socket_mode else "HTTP"
+    bot = settings.slack_bot_token.get_secret_value()
+    yield await _token(settings, bot, "auth.test", "SLACK_BOT_TOKEN", f"the bot token works ({how})")
+    if settings.socket_mode and settings.slack_app_token is not None:
+        token = settings.slack_app_token.get_secret_value()
+        yield await _token(settings, token, "apps.connections.open", "SLACK_APP_TOKEN", "the app-level token works")
+
+
+async def _token(settings: Settings, token: str, method: str, variable: str, good: str) -> Finding:
+    """Both methods only prove the token: neither posts or changes anything."""
+    options = SlackSettings(
+        bot_token=token, app_token=token, base_url=settings.slack_api_url, proxy=settings.slack_proxy
+    )
+    web = Web(options)
+    try:
+        answer = await web.call(method)
+    except WebError as error:
+        return Finding("Slack", Grade.BAD, f"{variable}: {error}", WHERE[variable])
+    finally:
+        await web.close()
+    team = answer.get("team")
+    return Finding("Slack", Grade.GOOD, f"{good}; workspace {team}" if team else good)
+
+
+async def _clouds(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:
+    if not settings.clouds:
+        yield Finding("clouds", Grade.BAD, "no cloud has its credentials set", "set those of at least one, below")
+    for name, entry in REGISTRY.items():
+        missing = entry.missing(os.environ) if name not in settings.clouds else ()
+        if missing:
+            other = f" (nor {' and '.join(entry.alternative)}, which is enough alone)" if entry.alternative else ""
+            yield Finding(name, Grade.NOTE, f"not used: {', '.join(missing)} not set{other}", entry.where)
+    if offline:
+        return
+    clock = SystemClock()
+    providers = build_providers(settings, clock, LocalPacer(clock))
+    try:
+        for checked in await asyncio.gather(*(provider.preflight() for provider in providers.values())):
+            yield _preflight(checked)
+    finally:
+        for provider in providers.values():
+            await provider.close()
+
+
+def _preflight(checked: Preflight) -> Finding:
+    if not checked.ok:
+        return Finding(checked.cloud, Grade.BAD, checked.problem or "does not work", checked.where)
+    balance = f"; balance ${checked.balance.credit_usd:.2f}" if checked.balance else ""
+    works = f"the credential works (account {checked.account}){balance}"
+    if checked.problem:
+        return Finding(checked.cloud, Grade.NOTE, f"{works}. {checked.problem}")
+    return Finding(checked.cloud, Grade.GOOD, works)
+
+
+def report(findings: list[Finding]) -> None:
+    """A table for people. Text comes from outside, so it is escaped and stripped of control characters."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    style = {Grade.GOOD: "green", Grade.NOTE: "yellow", Grade.BAD: "bold red"}
+    for finding in findings:
+        text = escape(logs.visible(logs.redact(finding.sentence)))
+        if finding.do:
+            text += f"\n  → {escape(finding.do)}"
+        table.add_row(f"[{style[finding.grade]}]{finding.grade:<4}[/]", finding.area, text)
+    out = console()
+    out.print(table)
+    bad = sum(finding.grade is Grade.BAD for finding in findings)
+    out.print("\nReady: start it with gpu-shopper serve." if not bad else f"\n{bad} to do before gpu-shopper serve.")

@@ -1,0 +1,57 @@
+"""`gpu-shopper sandbox`: every cloud's API, served on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import typer
+
+from bot import logs
+from bot.cli.access.settings import console, fail
+from bot.clock import SystemClock
+from bot.main import CannotServe, http, listen, stop_on_signals
+from providers.registry import sandboxes
+from providers.sandbox.clock import SandboxTiming
+from providers.sandbox.engine import SandboxCloud
+from providers.sandbox.server import build_app
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def sandbox(
+    port: int = typer.Option(8090, help="Port on 127.0.0.1; 0 takes a free one."),
+    quick: bool = typer.Option(False, "--quick", help="Boot within seconds and without rate limits."),
+    seed: int = typer.Option(7, help="The same seed gives the same market."),
+) -> None:
+    """Serve all sandbox clouds on one port, each under its own prefix, until Ctrl-C."""
+    logs.configure(level="info", json=False)
+    try:
+        asyncio.run(_until_stopped(port, seed, SandboxTiming.quick() if quick else SandboxTiming()))
+    except CannotServe as error:
+        fail(f"{error} or give --port 0")
+
+
+async def _until_stopped(port: int, seed: int, timing: SandboxTiming) -> None:
+    await serve_until(stop_on_signals(), port, seed, timing)
+
+
+async def serve_until(stopping: asyncio.Event, port: int, seed: int, timing: SandboxTiming) -> None:
+    """Serve until the event is set. `CannotServe` when the port is taken."""
+    clouds = sandboxes(SystemClock(), timing, seed)
+    with listen("127.0.0.1", port) as listening:
+        async with http(build_app(clouds), listening, lifespan="on"):
+            _explain(f"http://127.0.0.1:{listening.getsockname()[1]}", clouds)
+            await stopping.wait()
+
+
+def _explain(base: str, clouds: Mapping[str, SandboxCloud]) -> None:
+    out = console()
+    out.print(f"Sandbox clouds on {base}; controls (faults, clock, truth) under {base}/_sandbox/\n")
+    out.print("Point GPU Shopper and the clouds' own clients at it with:")
+    for name, cloud in clouds.items():
+        out.print(f"\n# {name}")
+        for variable, value in cloud.environment(f"{base}/{name}").items():
+            out.print(f"export {variable}={value}")
+    out.print("\nCtrl-C stops it; everything in it is forgotten then.")

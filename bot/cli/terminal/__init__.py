@@ -1,0 +1,1 @@
+"""Print tables and sentences to a terminal."""

@@ -1,0 +1,71 @@
+"""A table as lines of a terminal: what is typed again stays whole, and prose goes under its row when it is too wide.
+
+Ids, prices and commands are never broken and never shortened. What does not fit beside them stands under its row, prose
+first, then whatever is widest; so a narrow terminal shows the same words in more lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from bot.rules.values.text_table import TextTable
+
+GAP, INDENT = "  ", "    "
+#: Columns whose cells are read and not typed: they give way first.
+PROSE = frozenset({"why", "reason", "marks", "region", "range", "until", "made", "ends", "name", "scopes", "last used"})
+#: Under its row such a cell needs no heading.
+SPEAKS_FOR_ITSELF = frozenset({"why", "reason"})
+NOTHING = frozenset({"", "-"})
+
+
+def beside(widths: Sequence[int], head: Sequence[str], width: int) -> tuple[int, ...]:
+    """The columns that stay in the row, by their place; the first always does."""
+
+    def fits(places: Sequence[int]) -> bool:
+        return sum(widths[place] for place in places) + len(GAP) * (len(places) - 1) <= width
+
+    kept, gone = list(range(len(head))), []
+    while len(kept) > 1 and not fits(kept):
+        prose = [place for place in kept[1:] if head[place] in PROSE]
+        gone.append(max(prose or kept[1:], key=lambda place: widths[place]))
+        kept.remove(gone[-1])
+    for place in sorted(gone):
+        if fits([*kept, place]):
+            kept.append(place)  # The widest one made room for it.
+    return tuple(sorted(kept))
+
+
+def lines(table: TextTable, console: Console) -> Iterator[Text]:
+    """The lines of a table, its heading first. Cells hold no markup and no control characters."""
+    head, rows, width = table.head, table.rows, console.width
+    widths = [max(map(cell_len, column)) for column in zip(head, *rows, strict=True)]
+    kept = beside(widths, head, width)
+    under = [place for place in range(len(head)) if place not in kept]
+    yield Text(_row(head, kept, widths), style="bold")
+    for row in rows:
+        yield Text(_row(row, kept, widths))
+        for place in under:
+            yield from _under(head[place], row[place], console)
+
+
+def _row(cells: Sequence[str], kept: Sequence[int], widths: Sequence[int]) -> str:
+    padded = (cells[place] + " " * (widths[place] - cell_len(cells[place])) for place in kept)
+    return GAP.join(padded).rstrip()
+
+
+def _under(name: str, cell: str, console: Console) -> Iterator[Text]:
+    if cell in NOTHING:
+        return
+    said = cell if name in SPEAKS_FOR_ITSELF else f"{name}: {cell}"
+    if " " not in cell:
+        # One word is an id. The terminal itself breaks one that is wider than it is, and copies it whole.
+        fits = len(INDENT) + cell_len(said) <= console.width
+        yield from (Text(INDENT + part) for part in ([said] if fits else [f"{name}:", cell]))
+        return
+    for line in Text(said).wrap(console, max(console.width - len(INDENT), 1)):
+        line.rstrip()
+        yield Text(INDENT) + line

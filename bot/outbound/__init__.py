@@ -1,0 +1,1 @@
+"""What leaves this process on a user's behalf: egress guard, checkpoint stores, SSH probes."""

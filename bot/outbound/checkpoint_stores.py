@@ -1,0 +1,134 @@
+"""Where checkpoints are kept outside of the clouds: the newest file of a place on the Hub or in S3, or one URL.
+
+The clients are imported on first use and run in a thread. They answer with facts or with one error, and decide nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Event
+from typing import Any
+from urllib.parse import urlsplit
+
+from bot.outbound.egress import Egress, Refused, Unreachable, head
+
+TIMEOUT_S = 20.0
+#: Files beside checkpoints: they tell how a job goes, or what a repository is, and keep nothing of the job.
+_BESIDE = re.compile(
+    r"\.(?:log|out|err)(?:\.(?:\d+|gz))?$|(?:^|/)(?:events\.out\.|logs?/|\.git\w+$|README(?:\.\w+)?$)", re.IGNORECASE
+)
+CONNECT_S = 5.0
+
+
+class StoreUnreachable(Exception):
+    """The store could not be asked; the message is one sentence without any secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One file: its path, its bytes, and the store's own time of it."""
+
+    path: str
+    size: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """`secrets` are the variables that the stores' own clients know, such as HF_TOKEN."""
+
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    hub_url: str | None = None
+    s3_url: str | None = None
+    #: A place is looked at for so long: keys come in ascending order, so what was not read is often the newest.
+    timeout_s: float = TIMEOUT_S
+    #: Where a URL may lead; whoever asks for GPUs chooses it.
+    egress: Egress = field(default_factory=Egress)
+
+    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
+        """The newest file at a place, of scheme s3, hf or https; None where there is none, else `StoreUnreachable`."""
+        if scheme == "https":
+            return await self._file(root)
+        over = Event()
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                look = self._s3 if scheme == "s3" else self._hub
+                return await asyncio.to_thread(look, root, path, over)
+        except TimeoutError:
+            raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
+        except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
+            # What the clients raise may hold a signed address or a header, so only its kind is said.
+            raise StoreUnreachable(f"{scheme}://{root} could not be asked ({type(error).__name__})") from None
+        finally:
+            over.set()  # A thread cannot be ended from outside, so it asks between two pages.
+
+    async def _file(self, url: str) -> Found | None:
+        """One file by its URL, as its server describes it without sending it."""
+        try:
+            answer = await head(url, self.egress, timeout_s=self.timeout_s)
+        except Refused:
+            raise StoreUnreachable("its URL does not lead to a public address, so it is not called") from None
+        except Unreachable as error:
+            raise StoreUnreachable(f"its URL could not be asked ({error})") from None
+        at = urlsplit(url)
+        if answer.status in (404, 410):
+            return None
+        if not 200 <= answer.status < 300:
+            raise StoreUnreachable(f"{at.hostname} answered {answer.status}")
+        if answer.length is None or answer.modified is None:
+            raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
+        return Found(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
+
+    def _s3(self, bucket: str, prefix: str, over: Event) -> Found | None:
+        import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
+        from botocore.config import Config  # noqa: PLC0415
+
+        client: Any = boto3.client(
+            "s3",
+            endpoint_url=self.s3_url,
+            aws_access_key_id=self.secrets.get("AWS_ACCESS_KEY_ID"),
+            aws_secret_access_key=self.secrets.get("AWS_SECRET_ACCESS_KEY"),
+            region_name=self.secrets.get("AWS_REGION", "us-east-1"),
+            config=Config(
+                connect_timeout=CONNECT_S, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
+            ),
+        )
+        newest: Found | None = None
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+            if over.is_set():
+                return None  # Nobody waits for this answer any more.
+            for one in page.get("Contents", ()):
+                # `run` is a prefix of `run2/` too, where somebody else's newer file would speak for this place.
+                if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
+                    newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
+        return newest
+
+    def _hub(self, repository: str, path: str, over: Event) -> Found | None:
+        from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
+        from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
+
+        api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
+        # A listing of a Hub that is away is tried for 23 s in a thread that nothing ends; this call is tried once.
+        api.model_info(repository, timeout=CONNECT_S)
+        newest: Found | None = None
+        try:
+            for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
+                if over.is_set():
+                    return None
+                commit = getattr(one, "last_commit", None)
+                if commit is not None and hasattr(one, "size"):
+                    newest = _newer(newest, Found(one.path, int(one.size), commit.date))
+        except EntryNotFoundError:
+            return None
+        return newest
+
+
+def _newer(one: Found | None, other: Found) -> Found | None:
+    # A log goes on when nothing is saved any more, and a new repository has a file before anything is.
+    if _BESIDE.search(other.path):
+        return one
+    return other if one is None or other.at >= one.at else one

@@ -1,0 +1,347 @@
+"""One POST, or one HEAD, to an address that somebody else chose, without becoming their way into our network.
+
+The name is resolved once, every record of the answer is checked, and what is dialled is the checked address; Host, SNI
+and the certificate stay with the name. There are no redirects, no proxies from the environment, no connection that
+outlives its call, and nothing of the answer but its status. A name that points somewhere else a moment later
+(rebinding) changes nothing, because nobody asks for it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpcore
+
+from ledger.kernel.network_guard import forbid_in_transaction
+
+TIMEOUT_S: Final = 15.0
+#: So much of an answer is read, and thrown away: a server that never stops talking must not keep us.
+READ_MAX: Final = 64 * 1024
+LONGEST_URL: Final = 1000
+PORTS: Final = {"https": 443, "http": 80}
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+#: A name and a port → the addresses behind it, as text.
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+#: What `is_global` calls global although a packet to it may end inside: translations of IPv4 addresses, relays, and an
+#: address that a cloud keeps for its own host agent.
+_INSIDE: Final = tuple(
+    ipaddress.ip_network(text)
+    for text in (
+        "64:ff9b::/96",
+        "64:ff9b:1::/48",
+        "2002::/16",
+        "2001::/23",
+        "::/96",
+        "fec0::/10",
+        "3fff::/20",
+        "5f00::/16",
+        "100::/64",
+        "168.63.129.16/32",
+        "192.88.99.0/24",
+        "192.0.0.0/24",
+    )
+)
+_UNICAST: Final = ipaddress.ip_network("2000::/3")
+_HOST: Final = re.compile(
+    r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+)
+_PLAIN: Final = re.compile(r"[!-~]+")
+
+
+class Refused(ValueError):
+    """We do not call this address; the message says why, in a sentence for people."""
+
+
+class Unreachable(Exception):
+    """Nobody answered; the message says in a few words what happened, and nothing of what was received."""
+
+
+@dataclass(frozen=True, slots=True)
+class Egress:
+    """Where calls may go besides public addresses: `networks` (any port, http too) and `ports` (https)."""
+
+    networks: tuple[str, ...] = ()
+    ports: tuple[int, ...] = (443,)
+
+    def allows(self, scheme: str, ip: str, port: int) -> bool:
+        """Whether an address may be dialled."""
+        try:
+            address: Address = ipaddress.ip_address(ip)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if any(address in ipaddress.ip_network(one) for one in self.networks):
+            return True
+        return scheme == "https" and port in self.ports and is_public(address)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL taken apart once; nothing reads the text again."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is known of an answer: its status, and for how many seconds it asked to be left alone.
+
+    Of a HEAD also the bytes of what is there, and when it was last changed; None where the server does not say.
+    """
+
+    status: int
+    retry_after_s: float | None = None
+    length: int | None = None
+    modified: datetime | None = None
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is a public host's: global, one machine's, and no other address in disguise."""
+    if address.version == 6 and address not in _UNICAST:
+        return False
+    special = address.is_multicast or address.is_reserved or address.is_unspecified or address.is_link_local
+    return address.is_global and not special and not any(address in one for one in _INSIDE)
+
+
+def read_url(url: str, egress: Egress) -> Target:
+    """A URL that may be called as far as its text tells. Raises `Refused`."""
+    if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url) or "\\" in url:
+        raise Refused("A webhook's URL is ASCII without spaces and backslashes, such as https://example.com/hooks.")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Refused("This is not a URL; it looks like https://example.com/hooks.") from error
+    scheme = parts.scheme.lower()
+    if scheme not in PORTS:
+        raise Refused("A webhook's URL begins with https://.")
+    if "@" in parts.netloc:
+        raise Refused("A webhook's URL holds no user name or password; the signature says who calls.")
+    if parts.fragment or "#" in url:
+        raise Refused("A webhook's URL has no #fragment; it would never be sent.")
+    host = _host(parts.hostname or "")
+    port = PORTS[scheme] if port is None else port
+    if not egress.networks and (scheme != "https" or port not in egress.ports):
+        allowed = ", ".join(map(str, egress.ports))
+        raise Refused(f"A webhook's URL begins with https:// and its port is one of {allowed}.")
+    path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
+    target = Target(scheme, host, port, path)
+    if _literal(host) is not None and not egress.allows(scheme, host, port):
+        raise _inside(host)
+    return target
+
+
+def _host(host: str) -> str:
+    host = host.lower()
+    if _literal(host) is not None:
+        return host
+    last = host.rpartition(".")[2]
+    if not _HOST.fullmatch(host) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
+        raise Refused("The host of a webhook's URL is a name such as example.com, or an address in its usual spelling.")
+    return host
+
+
+def _literal(host: str) -> Address | None:
+    if "%" in host:
+        return None
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _inside(host: str) -> Refused:
+    return Refused(f"{host[:80]} is not a public address, so it is not called.")
+
+
+async def resolve_once(host: str, port: int) -> Sequence[str]:
+    """The system's own answer, all records of it."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -> Sequence[str]:
+    """The addresses behind a target, resolved once; all of them may be dialled. Raises `Refused`, `Unreachable`."""
+    forbid_in_transaction("webhook")
+    if _literal(target.host) is not None:
+        found: Sequence[str] = [target.host]
+    else:
+        try:
+            found = await resolve(target.host, target.port)
+        except (OSError, UnicodeError) as error:
+            raise Unreachable("the name does not resolve") from error
+    if not found:
+        raise Unreachable("the name does not resolve")
+    # One bad record of several is enough: whoever answers so wants it to be the one that is dialled.
+    if not all(egress.allows(target.scheme, ip, target.port) for ip in found):
+        raise _inside(target.host)
+    return found
+
+
+class _Pinned(httpcore.AsyncNetworkBackend):
+    """Dials the addresses that were checked, whatever name it is asked for."""
+
+    def __init__(self, addresses: Sequence[str], port: int) -> None:
+        self._addresses = addresses
+        self._port = port
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 # The library's own signature.
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Connect to the first address that answers."""
+        failed: Exception = httpcore.ConnectError("there is no address")
+        for address in self._addresses:
+            try:
+                return await self._inner.connect_tcp(address, self._port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+        raise failed
+
+    async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
+        """Never: a path is no public address."""
+        raise httpcore.UnsupportedProtocol("no local sockets")
+
+    async def sleep(self, seconds: float) -> None:
+        """The library's own pauses."""
+        await self._inner.sleep(seconds)
+
+
+async def post(
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    egress: Egress,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    resolve: Resolve = resolve_once,
+    tls: ssl.SSLContext | None = None,
+) -> Answer:
+    """POST `body` and say which status came back. Raises `Refused` and `Unreachable`, and nothing else."""
+    return await _call("POST", url, body, headers, egress, timeout_s, resolve, tls)
+
+
+async def head(
+    url: str,
+    egress: Egress,
+    *,
+    timeout_s: float = TIMEOUT_S,
+    resolve: Resolve = resolve_once,
+    tls: ssl.SSLContext | None = None,
+) -> Answer:
+    """HEAD a file and say what its server knows of it. Raises `Refused` and `Unreachable`, and nothing else."""
+    return await _call("HEAD", url, b"", {}, egress, timeout_s, resolve, tls)
+
+
+async def _call(
+    method: str,
+    url: str,
+    body: bytes,
+    headers: Mapping[str, str],
+    egress: Egress,
+    timeout_s: float,
+    resolve: Resolve,
+    tls: ssl.SSLContext | None,
+) -> Answer:
+    target = read_url(url, egress)
+    try:
+        async with asyncio.timeout(timeout_s):
+            addresses = await vet(target, egress, resolve)
+            return await _send(method, target, addresses, body, headers, tls, timeout_s)
+    except TimeoutError as error:
+        raise Unreachable(f"no answer within {timeout_s:g} s") from error
+    except (httpcore.ConnectError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
+        raise Unreachable(_words(error)) from error
+    except (OSError, ssl.SSLError) as error:
+        raise Unreachable(_words(error)) from error
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whom this machine trusts, read once: it takes longer than the whole delivery, and the loop waits meanwhile."""
+    return ssl.create_default_context()
+
+
+async def _send(
+    method: str,
+    target: Target,
+    addresses: Sequence[str],
+    body: bytes,
+    headers: Mapping[str, str],
+    tls: ssl.SSLContext | None,
+    timeout_s: float,
+) -> Answer:
+    at = httpcore.URL(
+        scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
+    )
+    waits = dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)
+    async with (
+        httpcore.AsyncConnectionPool(
+            ssl_context=tls or _trusted(),
+            max_connections=1,
+            retries=0,
+            network_backend=_Pinned(addresses, target.port),
+        ) as pool,
+        pool.stream(method, at, headers=[*headers.items()], content=body, extensions={"timeout": waits}) as answer,
+    ):
+        read = 0
+        async for chunk in answer.aiter_stream():
+            read += len(chunk)
+            if read > READ_MAX:
+                break
+        found = Answer(answer.status, _retry_after(answer.headers))
+        if method == "HEAD":
+            found = replace(found, length=_length(answer.headers), modified=_modified(answer.headers))
+        return found
+
+
+def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
+    """Seconds of a Retry-After header; a date there, or nonsense, is none."""
+    said = _header(headers, b"retry-after")
+    return float(said) if said.isdigit() and len(said) <= 6 else None
+
+
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    said = _header(headers, b"content-length")
+    return int(said) if said.isdigit() and len(said) <= 18 else None
+
+
+def _modified(headers: Iterable[tuple[bytes, bytes]]) -> datetime | None:
+    try:
+        at = parsedate_to_datetime(_header(headers, b"last-modified").decode("ascii"))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return at.astimezone(UTC) if at.tzinfo is not None else None
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], wanted: bytes) -> bytes:
+    return next((value for name, value in headers if name.lower() == wanted), b"").strip()
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError) or isinstance(error.__cause__, ssl.SSLError) or "SSL" in str(error):
+        return "the TLS certificate or handshake was not accepted"
+    kinds = ((httpcore.TimeoutException, "no answer in time"), (httpcore.ConnectError, "no connection"))
+    return next((said for kind, said in kinds if isinstance(error, kind)), "the connection broke")

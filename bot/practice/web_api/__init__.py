@@ -1,0 +1,1 @@
+"""The Web API methods of the Slack stand-in."""

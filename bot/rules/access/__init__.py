@@ -1,0 +1,1 @@
+"""Scopes of API keys."""

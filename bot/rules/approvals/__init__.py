@@ -1,0 +1,1 @@
+"""Who may approve what, and what an approval covers."""

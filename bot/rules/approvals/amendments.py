@@ -1,0 +1,97 @@
+"""Approving with changes: a shorter time or a lower limit, and the digest of what stands, so that nobody decides on
+what has changed since they looked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Final
+
+from bot.rules.market.estimate import Estimate
+from bot.rules.values.phrases import Verdict, hours, usd
+
+#: Parts of an estimate that are there however short the time is.
+FIXED: Final = frozenset({"start-up", "transfer", "hold"})
+#: Some clouds bill this much at least, so no shorter time is counted on to cost less.
+LEAST_BILLED_H: Final = Decimal(1)
+MICRO_USD: Final = Decimal("0.000001")
+SHORTEST_H: Final = Decimal(1) / 60
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the approvers so far have made of a request: fewer hours, a limit in all.
+
+    `hours` and `cap_usd` are None where nobody changed them.
+    """
+
+    request_id: str
+    version: int
+    hours: Decimal | None = None
+    cap_usd: Decimal | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is no longer what the offers said."""
+        return self.hours is not None or self.cap_usd is not None
+
+    @property
+    def digest(self) -> str:
+        """Twelve hex digits that change with anything of it."""
+        said = [self.request_id, self.version, _plain(self.hours), _plain(self.cap_usd)]
+        return hashlib.sha256(repr(said).encode()).hexdigest()[:12]
+
+
+def covered(request_id: str, version: int, offer_id: str, amounts: tuple[Decimal, Decimal], time_h: Decimal) -> str:
+    """The digest of what one approval covers: an offer, its `(price cap per hour, total cap)`, and hours."""
+    said = [request_id, version, offer_id, *map(_plain, amounts), _plain(time_h)]
+    return hashlib.sha256(repr(said).encode()).hexdigest()
+
+
+def shortened(
+    estimate: Estimate, asked_h: Decimal, time_h: Decimal, least_h: Decimal = LEAST_BILLED_H
+) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars of an estimate for fewer hours: what grows with time shrinks with it.
+
+    Nothing below `least_h` costs less than that does.
+    """
+    share = min(max(time_h, least_h) / asked_h, Decimal(1))
+    expected = worst = Decimal(0)
+    for part in estimate.components:
+        of = Decimal(1) if part.name in FIXED else share
+        expected += part.expected_usd * of
+        worst += part.worst_usd * of
+    return (
+        min(expected, estimate.expected_usd).quantize(MICRO_USD, ROUND_HALF_UP),
+        min(worst, estimate.worst_usd).quantize(MICRO_USD, ROUND_HALF_UP),
+    )
+
+
+def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdict | None:
+    """None when an approver may set so many hours; `most_h` is what was asked, or what an earlier approver left."""
+    if time_h is None:
+        return None
+    if not can:
+        sentence = "This request asks for no time that could be shortened; approve or reject it."
+        return Verdict(False, "not_changeable", sentence)
+    if not time_h.is_finite() or time_h < SHORTEST_H:
+        return Verdict(False, "bad_hours", "The time must be a minute or more, such as 4h.")
+    if time_h > most_h:
+        return Verdict(False, "hours_raised", f"The time can be shortened, not raised above {hours(most_h)}.")
+    return None
+
+
+def told(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
+    """What an approval changed, for the requester; empty when it is what was asked for and offered first."""
+    said = [
+        f"{hours(time_h)} instead of {hours(asked_h)}" if time_h < asked_h else "",
+        f"at most {usd(cap_usd)} in all" if cap_usd is not None else "",
+        f"{other_offer} instead of the offer shown first" if other_offer else "",
+    ]
+    return ", ".join(filter(None, said))
+
+
+def _plain(amount: Decimal | None) -> str:
+    return "" if amount is None else f"{amount.normalize():f}"

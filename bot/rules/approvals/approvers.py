@@ -1,0 +1,128 @@
+"""Who somebody is to a request: its requester, one of those who may decide about it, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.rules.policy import tiers
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import EVERY, Mandate
+from ledger.kernel.actor import Actor, ActorKind
+
+#: Everything that was ever asked of the approvers of everything.
+ANYBODY = Mandate()
+
+
+@dataclass(frozen=True, slots=True)
+class DeciderFacts:
+    """What was looked up about whoever decides. `known` is false when the look-up failed, which refuses.
+
+    `behalf` are those in whose place they may decide at this moment.
+    """
+
+    actor: Actor
+    team_ok: bool = True
+    is_bot: bool = False
+    is_deleted: bool = False
+    is_guest: bool = False
+    groups: tuple[str, ...] = ()
+    known: bool = True
+    behalf: tuple[DeciderFacts, ...] = ()
+
+
+def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
+    """Whether the policy names this person, or a group they are in now, for any spend. `never_approve` wins."""
+    return _listed(policy, decider, tuple(policy.approval_groups))
+
+
+def may_decide(policy: Policy, decider: DeciderFacts, mandate: Mandate) -> bool:
+    """Whether this person is one of those who are asked about a request, or may decide without being asked."""
+    return _listed(policy, decider, groups(policy, mandate), everything=False)
+
+
+def stands_for(
+    policy: Policy, decider: DeciderFacts, mandate: Mandate, not_for: Collection[Actor] = ()
+) -> tuple[Actor, ...]:
+    """In whose place somebody may decide about a request: people who may do so themselves, by the policy as it is.
+
+    What was delegated is never passed on, nor is it for requests of the one who delegated (`not_for`).
+    """
+    if never(policy, decider.actor):
+        return ()
+    return tuple(
+        one.actor
+        for one in decider.behalf
+        if one.known
+        and one.team_ok
+        and not (one.is_bot or one.is_deleted or one.is_guest)
+        and may_decide(policy, one, mandate)
+        and not any(is_same(mine, other) for mine in (one.actor, *linked(policy, one.actor)) for other in not_for)
+    )
+
+
+def groups(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
+    """The groups that are asked about a request now, the first one first."""
+    further = tiers.chain(mandate.tier, policy.escalate_to)[: mandate.steps]
+    return (tiers.group_of(mandate.tier), *further)
+
+
+def members(policy: Policy, group: str) -> tuple[str, ...]:
+    """The names in a group: people and Slack user groups."""
+    return (*policy.approvers, *policy.approver_groups) if group == EVERY else policy.approval_groups.get(group, ())
+
+
+def asked(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
+    """The people and Slack user groups that are asked about a request now, without those who are not mentioned."""
+    names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
+    return tuple(name for name in names if name not in policy.may_approve_not_pinged)
+
+
+def with_steps(policy: Policy, mandate: Mandate, opened_at: datetime, now: datetime) -> Mandate:
+    """The mandate as it is now, with the groups that an undecided request has gone on to."""
+    further = len(tiers.chain(mandate.tier, policy.escalate_to))
+    count = tiers.steps(further, opened_at, now, policy.escalate_after_s)
+    return Mandate(mandate.tier, mandate.because, count)
+
+
+def is_slack_group(name: str) -> bool:
+    """Whether a name of the policy is a Slack user group, and no person."""
+    return name.startswith("S") and ":" not in name
+
+
+def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, everything: bool = True) -> bool:
+    names = _names(decider.actor)
+    if never(policy, decider.actor):
+        return False
+    listed = {*policy.may_approve_not_pinged, *(name for group in of for name in members(policy, group))}
+    listed |= set(members(policy, EVERY)) if everything else set()
+    return bool(listed & (names | set(decider.groups)))
+
+
+def never(policy: Policy, actor: Actor) -> bool:
+    """Whether the policy says that this person never decides, under whichever of their names it says so."""
+    denied = set(policy.never_approve)
+    return any(_names(one) & denied for one in (actor, *linked(policy, actor)))
+
+
+def _names(actor: Actor) -> set[str]:
+    """How a policy may write somebody."""
+    return {actor.ref} | ({actor.id} if actor.kind is ActorKind.SLACK else set())
+
+
+def linked(policy: Policy, actor: Actor) -> tuple[Actor, ...]:
+    """The other identities of one person, as the policy names them."""
+    people = [[_named(name) for name in names] for names in policy.same_person]
+    return tuple(one for names in people if any(is_same(actor, one) for one in names) for one in names if one != actor)
+
+
+def _named(name: str) -> Actor:
+    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
+
+
+def is_same(one: Actor, other: Actor) -> bool:
+    """Whether two names of actors are one; a side that does not know its team is taken for the same person."""
+    # That refuses more, never less.
+    same_team = one.team == other.team or not (one.team and other.team)
+    return (one.kind, one.id) == (other.kind, other.id) and same_team

@@ -1,0 +1,373 @@
+"""Who may decide what: the plan that a request needs, and the verdict on one decision.
+
+Authorization is judged at the decision, from the policy and from facts fetched for it; never from who saw a button.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Decimal
+from enum import StrEnum
+
+from bot.rules.approvals.amendments import Standing, may_shorten
+from bot.rules.approvals.approvers import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import Mandate, group_of
+from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
+from bot.rules.values.phrases import Verdict, hours, plural, read_amount, usd
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.money import cents
+from ledger.kernel.states import RequestState
+
+__all__ = [
+    "SLACK_OFF",
+    "ApprovalPlan",
+    "DeciderFacts",
+    "Decision",
+    "DecisionInput",
+    "RequestFacts",
+    "confirmed",
+    "decides_for",
+    "is_approver",
+    "is_requester",
+    "linked",
+    "plan",
+    "verdict",
+]
+
+_NUMBERS = {1: "One", 2: "Two", 3: "Three", 4: "Four", 5: "Five"}
+
+
+class Decision(StrEnum):
+    APPROVE = "approve"
+    REJECT = "reject"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPlan:
+    """How many approvers a spend needs and the rule that says so. `required` 0 is the policy's automatic approval."""
+
+    required: int
+    rule: str
+    confirm_amount: bool
+    needs_override: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """A request as it is when somebody decides.
+
+    `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of
+    those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
+    `worst_usd` belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most,
+    `limit` the total that approvers set and `asked_usd` the one of the requester; all three are for all attempts
+    together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it, `mandate` who
+    is asked about it now. `stood_for` are those in whose place somebody approved already, `standing` what the approvers
+    so far made of it, and `most_hours` the longest time that can be approved, None where it cannot be changed.
+    """
+
+    state: RequestState
+    requester: Actor
+    quote_version: int
+    expires_at: datetime
+    expected_usd: Decimal
+    worst_usd: Decimal
+    linked: tuple[Actor, ...] = ()
+    approvals: tuple[str, ...] = ()
+    chosen_offer_id: str | None = None
+    cap_usd: Decimal | None = None
+    limit: SetLimit | None = None
+    asked_usd: Decimal | None = None
+    spent_usd: Decimal = Decimal(0)
+    decided_by: str = ""
+    mandate: Mandate = ANYBODY
+    stood_for: tuple[str, ...] = ()
+    standing: Standing | None = None
+    most_hours: Decimal | None = None
+
+    @property
+    def limit_binds(self) -> bool:
+        """Whether an approver's limit of an earlier quote leaves less than the worst case of this one."""
+        carried = self.limit if self.limit is not None and self.limit.version < self.quote_version else None
+        return carried is not None and carried.usd - self.spent_usd < self.worst_usd
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionInput:
+    """What the decider said. `typed_amount` is what they typed in the dialog; None when no dialog was shown yet.
+
+    `hours` is a shorter time, `seen` the digest of what stood when they looked, where they saw one.
+    """
+
+    decision: Decision
+    quote_version: int
+    offer_id: str | None = None
+    typed_amount: str | None = None
+    cap_usd: Decimal | None = None
+    reason: str = ""
+    hours: Decimal | None = None
+    seen: str | None = None
+
+
+def plan(
+    policy: Policy,
+    worst_usd: Decimal,
+    expected_usd: Decimal,
+    hours_total: Decimal,
+    override_state: RequestState | None = None,
+    mandate: Mandate = ANYBODY,
+    options: int = 1,
+) -> ApprovalPlan:
+    """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
+
+    While several `options` can be chosen, the amounts are those of the dearest one, and the rule says so.
+    Tiers look at the worst case; the typed amount at the expected total. What needs a typed amount, or more hours than
+    the cap, or belongs to a tier, is never approved automatically.
+    """
+    confirm = expected_usd > policy.confirm_above_usd
+    over_hours = hours_total > policy.max_hours
+    needs_override = over_hours and override_state is not RequestState.APPROVED
+    two_above, auto_below = policy.two_approvers_above_usd, policy.auto_approve_below_usd
+    both = two_above is not None and worst_usd > two_above
+    if mandate.tier is not None:
+        required = max(mandate.tier.approvals, 2 if both else 1)
+        rule = _tiered(mandate, required)
+    elif two_above is not None and both:
+        most = f"up to {usd(worst_usd)}{' for the dearest option' if options > 1 else ''}"
+        required, rule = 2, f"Two approvers decide, because {most} is above {usd(two_above)}."
+    elif auto_below is not None and worst_usd < auto_below and not confirm and not over_hours:
+        required, rule = 0, f"Approved by policy, because at most {usd(worst_usd)} is below {usd(auto_below)}."
+    else:
+        required, rule = 1, "One approver decides, as for every spend."
+    if confirm and options > 1:
+        rule += (
+            f" The expected total of an option above {usd(policy.confirm_above_usd)} is typed to confirm it; that of "
+            f"the dearest one is {usd(expected_usd)}."
+        )
+    elif confirm:
+        rule += (
+            f" The amount is typed to confirm, because {usd(expected_usd)} is above {usd(policy.confirm_above_usd)}."
+        )
+    if needs_override:
+        rule += f" {hours(hours_total)} is above {hours(policy.max_hours)}, so an override is decided first."
+    return ApprovalPlan(required=required, rule=rule, confirm_amount=confirm, needs_override=needs_override)
+
+
+def _tiered(mandate: Mandate, required: int) -> str:
+    """The rule of a tier: how many of which group decide, and why."""
+    tier = mandate.tier
+    verb = "decides" if required == 1 else "decide"
+    why = f", because {mandate.because}" if mandate.because else ", as for every spend"
+    return f"Tier {tier.name if tier else ''}: {_NUMBERS[required].lower()} of {group_of(tier)} {verb}{why}."
+
+
+def verdict(
+    policy: Policy,
+    approval_plan: ApprovalPlan,
+    what: DecisionInput,
+    request: RequestFacts,
+    decider: DeciderFacts,
+    now: datetime,
+) -> Verdict:
+    """Judge one decision. Allowed codes: `approved`, `first_of_two`, `rejected`, `cancelled`; all others refuse.
+
+    `amount_needed` asks the door for the dialog; nothing else about the decision was wrong.
+    """
+    refusal = _identity(policy, what.decision, request, decider) or _standing(what, request, now)
+    if refusal is None and what.decision is Decision.APPROVE:
+        return _approve(policy, approval_plan, what, request, decider)
+    if refusal is None and what.decision is Decision.REJECT:
+        return _reject(policy, what)
+    return refusal or Verdict(True, "cancelled", "The request is cancelled.")
+
+
+def is_requester(request: RequestFacts, actor: Actor) -> bool:
+    """Whether `actor` asked for it, under this or a linked identity."""
+    return any(is_same(actor, one) for one in (request.requester, *request.linked))
+
+
+def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+    if not decider.known:
+        return _no("lookup_failed", "Slack did not say who you are, so nothing was decided; please try again.")
+    for holds, code, sentence in (
+        (decider.is_bot or _is_program(decision, decider.actor), "bot", "A bot cannot decide a request."),
+        (decider.is_deleted, "deleted", "A deactivated account cannot decide a request."),
+        (not decider.team_ok, "other_team", "Only members of this workspace can decide; you belong to another one."),
+        (decider.is_guest, "guest", "Guests cannot decide a request; ask a full member."),
+    ):
+        if holds:
+            return _no(code, sentence)
+    own = is_requester(request, decider.actor)
+    if decision is Decision.CANCEL and own:
+        return None
+    if decider.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
+        return SLACK_OFF
+    if decision is Decision.CANCEL and not is_approver(policy, decider):
+        return _no("not_yours", "Only the requester or an approver can cancel this request.")
+    if decision is not Decision.CANCEL and own and not policy.allow_self_approval:
+        hint = "cancel it instead" if decision is Decision.REJECT else "ask an approver"
+        return _no("requester", f"You asked for this, so somebody else decides it; {hint}.")
+    if decision is Decision.CANCEL or may_decide(policy, decider, request.mandate):
+        return None
+    return _in_place_of(policy, request, decider)
+
+
+def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+    """None when somebody who may not decide themselves stands in for one who may; never about what is their own."""
+    standing_in = stands_for(policy, decider, request.mandate)
+    if standing_in and is_requester(request, decider.actor):
+        return _no("requester", "You asked for this, so you do not decide it in somebody's place; ask an approver.")
+    if stands_for(policy, decider, request.mandate, (request.requester, *request.linked)):
+        return None
+    if standing_in:
+        return _no("delegator_asked", "You decide in the place of who asked for this, so somebody else decides it.")
+    if any(not one.known for one in decider.behalf):
+        sentence = "Slack did not say whether the one in whose place you decide still may; try again, or decide there."
+        return _no("delegator_unknown", sentence)
+    if not is_approver(policy, decider):
+        return _no("not_an_approver", "You are not an approver for this team's GPU spend; ask one of them.")
+    return _no("other_group", f"This is decided by {group_of(request.mandate.tier)}, and you are not one of them.")
+
+
+def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
+    """In whose place somebody approves, None when in their own right: the first one whose voice was not heard yet."""
+    if may_decide(policy, decider, request.mandate):
+        return None
+    found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
+    return next((one for one in found if not _heard(policy, request, one)), found[0] if found else None)
+
+
+def _heard(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
+    """Whether somebody's approval is there already, under any of their names or through a delegate."""
+    voters = [Actor.from_ref(ref) for ref in (*request.approvals, *request.stood_for)]
+    return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
+
+
+def _is_program(decision: Decision, actor: Actor) -> bool:
+    """A program may withdraw what it asked for and decides nothing else, whatever its key says."""
+    return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
+
+
+_CLOSED = {
+    RequestState.APPROVED: "This request was already approved",
+    RequestState.REJECTED: "This request was already rejected",
+    RequestState.CANCELLED: "This request was already cancelled",
+    RequestState.EXPIRED: "This request has expired",
+    RequestState.UNAVAILABLE: "This request found no offer",
+}
+
+
+#: What is said where Slack only notifies.
+SLACK_OFF = Verdict(False, "slack_off", "Decisions in Slack are switched off; decide on the command line or over REST.")
+STILL_QUOTING = Verdict(False, "quoting", "Offers are being quoted for this request; decide when they are shown.")
+
+
+def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
+    """Whether the request can still be decided. Cancelling is possible while it is quoted, and never out of date."""
+    if request.state in _CLOSED:
+        by = f" by {request.decided_by}" if request.decided_by else ""
+        return _no(f"already_{request.state}", f"{_CLOSED[request.state]}{by}.")
+    if what.decision is Decision.CANCEL:
+        return None
+    if request.state is not RequestState.PENDING:
+        return STILL_QUOTING
+    if now >= request.expires_at:
+        return _no("already_expired", "This request has expired; ask again for fresh offers.")
+    # A rejection is about the request itself, so it stands whatever the offers have become: a denial wins.
+    if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
+        return _no("quote_moved", "The offers of this request have changed; decide on the new ones.")
+    return None
+
+
+def _approve(
+    policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
+) -> Verdict:
+    place = decides_for(policy, request, decider)
+    if any(_heard(policy, request, one) for one in (decider.actor, *([place] if place else []))):
+        return _no("already_voted", "You have approved this already; it waits for another approver.")
+    if needed.needs_override:
+        return _no("override_first", "The override for more hours must be decided first.")
+    stands = request.standing
+    if stands is not None and what.seen != stands.digest and (what.seen is not None or stands.is_changed):
+        return _no("changed_since", "Another approver has changed this since you looked; look again, then decide.")
+    if request.chosen_offer_id not in (None, what.offer_id):
+        sentence = f"The first approver chose {request.chosen_offer_id}; approve that option, or reject the request."
+        return _no("other_offer", sentence)
+    refusal = may_shorten(what.hours, request.most_hours or Decimal(0), can=request.most_hours is not None)
+    refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
+    # A limit that was set before holds on; whoever approves again sees it, and may set another one, in the dialog.
+    if refusal is None and (needed.confirm_amount or request.limit_binds):
+        refusal = confirmed(what.typed_amount, request.expected_usd)
+    if refusal is not None:
+        return refusal
+    left = needed.required - len(request.approvals) - 1
+    if left > 0:
+        who = "a second approver decides" if needed.required == 2 else f"{plural(left, 'more approver')} decide"
+        return Verdict(True, "first_of_two", f"Your approval is recorded; {who}.")
+    return Verdict(True, "approved", "The request is approved.")
+
+
+def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
+    if cap_usd is None:
+        return None
+    if not cap_usd.is_finite() or cap_usd <= 0:
+        return _no("bad_cap", "A limit must be an amount above zero, such as $50.")
+    if request.cap_usd is not None and cap_usd > request.cap_usd:
+        return _no("cap_raised", f"A limit of {usd(request.cap_usd)} already holds; it can be lowered, not raised.")
+    most_usd = request.worst_usd + request.spent_usd
+    if cap_usd > most_usd:
+        sentence = f"The limit can be lowered, not raised above the worst case of {usd(most_usd)}."
+        return _no("cap_raised", sentence)
+    held_usd = request.limit.usd if request.limit is not None else most_usd
+    lifted = change_cap(cap_usd, held_usd, set_by_approver=True, by_approver=is_approver(policy, decider))
+    return None if lifted.allowed else lifted
+
+
+def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
+    """Nothing is left of a limit for all attempts. The approvers' own can be lifted here, the requester's cannot."""
+    limit_usd = cap_usd if cap_usd is not None or request.limit is None else request.limit.usd
+    worst, asked, spent = request.worst_usd, request.asked_usd, request.spent_usd
+    if worst == 0 or total_cap(worst, asked_usd=asked, approver_usd=limit_usd, spent_usd=spent) > 0:
+        return None
+    if asked is not None and asked <= spent:
+        sentence = (
+            f"Of the {usd(asked)} that the requester set, earlier attempts spent {usd(spent)}; reject the request."
+        )
+        return _no("budget_spent", sentence)
+    sentence = (
+        f"Of the limit of {usd(limit_usd or spent)} for all attempts, earlier ones spent {usd(spent)}; "
+        "set a higher limit, or reject the request."
+    )
+    return _no("limit_spent", sentence)
+
+
+def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
+    """None when somebody typed this amount; otherwise what to type, code `amount_needed` or `amount_mismatch`."""
+    shown = cents(expected_usd)
+    whole = expected_usd.quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    type_this = f"type {shown} or {whole}"
+    if typed is None or not typed.strip():
+        sentence = f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}."
+        return _no("amount_needed", sentence)
+    amount = read_amount(typed)
+    if amount not in (shown, whole):
+        said = "an amount that cannot be read" if amount is None else usd(amount)
+        sentence = f"You typed {said}, but the expected total is {usd(expected_usd)}; to confirm it, {type_this}."
+        return _no("amount_mismatch", sentence)
+    return None
+
+
+def _reject(policy: Policy, what: DecisionInput) -> Verdict:
+    reason = what.reason.strip()
+    if not reason:
+        return _no("reason_needed", "A rejection needs a reason, so that the requester knows what to change.")
+    if len(reason) > policy.max_reason_chars:
+        sentence = f"The reason has {len(reason)} characters; {policy.max_reason_chars} is the most."
+        return _no("reason_too_long", sentence)
+    return Verdict(True, "rejected", "The request is rejected.")
+
+
+def _no(code: str, sentence: str) -> Verdict:
+    return Verdict(False, code, sentence)

@@ -1,0 +1,1 @@
+"""Billed time, metering, true-up and external costs."""

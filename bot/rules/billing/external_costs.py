@@ -1,0 +1,115 @@
+"""Costs of other tools: `{"skill", "provider", "action", "amount_usd", "timestamp", "notes"}`, read and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from bot.rules.values.phrases import usd
+from bot.rules.values.text import clean
+
+#: What our own entries begin with: they are never taken for another tool's.
+OWN = "gpu-shopper/"
+SKILL = "gpu-shopper"
+_NAME_MAX = 48
+_ACTION_MAX = 96
+_NOTES_MAX = 2_000
+#: No amount of dollars has more digits; whether it is plausible is the policy's matter.
+_DIGITS = 12
+#: Clocks of other machines may be ahead a little.
+_AHEAD = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """One cost of another tool. `key` is the same for the same cost, by whichever door it comes."""
+
+    key: str
+    skill: str
+    provider: str
+    action: str
+    amount_usd: Decimal
+    at: datetime
+    notes: str
+
+
+def is_own(entry: object) -> bool:
+    """Whether an entry of a shared file is one that we wrote."""
+    return isinstance(entry, Mapping) and (
+        str(entry.get("id", "")).startswith(OWN) or str(entry.get("skill", "")).strip().lower() == SKILL
+    )
+
+
+def read(entry: object, now: datetime, most_usd: Decimal) -> External | str:
+    """The cost that an entry tells of, or one sentence about what is wrong with it.
+
+    `most_usd` is the most that one entry may say, of a cost or of a refund.
+    """
+    if not isinstance(entry, Mapping):
+        return "An entry is an object with skill, provider, action, amount_usd, timestamp and notes."
+    names = {name: _text(entry.get(name), most) for name, most in _TEXTS.items()}
+    for name in ("skill", "provider", "action"):
+        if not names[name]:
+            return f"{name} is missing; write what it is, at most {_TEXTS[name]} characters."
+    if is_own(entry):
+        return "gpu-shopper writes its own entries; other tools have other names."
+    amount = _amount(entry.get("amount_usd"))
+    if amount is None:
+        return "amount_usd is an amount in dollars other than 0, such as 1.25, or less than 0 for a refund."
+    if abs(amount) > most_usd:
+        return f"amount_usd is above {usd(most_usd)}, the most for one entry (external_entry_usd in the policy)."
+    at = _time(entry.get("timestamp"))
+    if at is None:
+        return "timestamp is a time with its zone, such as 2026-03-02T09:00:00Z."
+    if at > now + _AHEAD:
+        return "timestamp lies in the future."
+    told = str(entry.get("id") or "").strip()[:200]
+    return External(_key(names["skill"], told, entry), **names, amount_usd=amount, at=at)
+
+
+def unmatched(refund: External, booked_usd: Decimal) -> str:
+    """Why a refund is not taken: it gives back more than the same tool was booked under the same name; else empty."""
+    if refund.amount_usd >= 0 or booked_usd + refund.amount_usd >= 0:
+        return ""
+    return (
+        f"A refund gives back what was booked before by the same caller: of {refund.skill} {usd(booked_usd)} is left, "
+        f"and this is {usd(-refund.amount_usd)}."
+    )
+
+
+_TEXTS = {"skill": _NAME_MAX, "provider": _NAME_MAX, "action": _ACTION_MAX, "notes": _NOTES_MAX}
+
+
+def _text(value: Any, most: int) -> str:
+    return clean(value)[:most] if isinstance(value, str) else ""
+
+
+def _amount(value: Any) -> Decimal | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    try:
+        amount = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    usable = amount.is_finite() and amount.adjusted() < _DIGITS
+    rounded = amount.quantize(Decimal("0.000001")) if usable else Decimal(0)
+    return rounded or None
+
+
+def _time(value: Any) -> datetime | None:
+    try:
+        at = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+        return at.astimezone(UTC) if at.tzinfo is not None else None
+    except (ValueError, OverflowError):  # The first and the last day that there are lie beyond time in other zones.
+        return None
+
+
+def _key(skill: str, told: str, entry: Mapping[str, Any]) -> str:
+    """Made of the tool's own id where it gives one, and else of everything that it says."""
+    said = [skill, told] if told else [str(entry.get(name, "")) for name in (*_TEXTS, "amount_usd", "timestamp")]
+    return hashlib.sha256(json.dumps(said, ensure_ascii=True).encode()).hexdigest()

@@ -1,0 +1,85 @@
+"""The ledger against a cloud's own bill: when the bill of an instance is whole, and what to correct."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.billing.metering import amount
+from providers.capabilities import BillingRule
+
+#: A bill is cut into hours by some clouds, so its last line may end a little before the instance did.
+SLACK = timedelta(hours=1)
+#: A total that reaches beyond an instance's end does not tell how far it has come: it is taken for whole after this.
+SETTLED = timedelta(days=2)
+#: An instance whose bill did not come for so long is an alarm.
+UNCLEARED = timedelta(days=4)
+#: Less than this is rounding.
+LEAST_USD = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of a cloud's bill about one instance."""
+
+    component: str
+    amount_usd: Decimal
+    begins: datetime
+    ends: datetime
+
+
+def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
+    """Whether the lines reach from the beginning of an instance's time to its end, and are known to be complete."""
+    if not lines:
+        return False
+    first, last = min(line.begins for line in lines), max(line.ends for line in lines)
+    if last > ended_at + SLACK and now - ended_at < SETTLED:
+        return False
+    return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
+
+
+def corrections(booked_usd: Mapping[str, Decimal], lines: Collection[Line], *, whole: bool) -> dict[str, Decimal]:
+    """Dollars to add to each component (less than nothing: to take back) so that the ledger says what the bill says.
+
+    While lines are missing nothing is taken back, and something is added only where the bill is above the ledger
+    already.
+    """
+    billed: dict[str, Decimal] = {}
+    for line in lines:
+        billed[line.component] = billed.get(line.component, Decimal(0)) + line.amount_usd
+    names = dict.fromkeys((*booked_usd, *billed))
+    found = {name: billed.get(name, Decimal(0)) - booked_usd.get(name, Decimal(0)) for name in names}
+    if not whole:
+        if sum(found.values(), Decimal(0)) <= 0:
+            return {}
+        found = {name: difference for name, difference in found.items() if difference > 0}
+    return {name: difference for name, difference in found.items() if abs(difference) >= LEAST_USD}
+
+
+def is_late(ended_at: datetime, now: datetime, lines: Collection[Line], *, whole: bool) -> bool:
+    """Whether a bill should have been there long ago."""
+    return now - ended_at >= UNCLEARED and not (lines and whole)
+
+
+def between(
+    sent_at: datetime | None,
+    ran_at: datetime | None,
+    asked_at: datetime | None,
+    ended_at: datetime,
+    gpu_usd_h: Decimal,
+    rule: BillingRule,
+) -> tuple[Decimal, Decimal]:
+    """The least and most that an instance's GPU can have cost where its cloud says neither when it ran nor its charge.
+
+    It was billed at least from the first look that saw it run until its end was ordered, and at most from the moment
+    that its create was sent until it was gone.
+    """
+    stopped_at = min(asked_at or ended_at, ended_at)
+    least = amount(_seconds(ran_at, stopped_at), gpu_usd_h, rule)
+    return least, max(least, amount(_seconds(sent_at, ended_at), gpu_usd_h, rule))
+
+
+def _seconds(since: datetime | None, until: datetime) -> Decimal:
+    return Decimal(str((until - since) / timedelta(seconds=1))) if since is not None else Decimal(0)

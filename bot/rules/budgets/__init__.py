@@ -1,0 +1,1 @@
+"""What a budget still allows."""

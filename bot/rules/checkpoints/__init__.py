@@ -1,0 +1,1 @@
+"""Whether a checkpoint is good enough to terminate."""

@@ -1,0 +1,192 @@
+"""Checkpoints outside of the machine: where they are, whether the newest is whole, and what happens when it is not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final
+
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import Verdict, plural, usd
+from bot.rules.values.phrases import hours as say_hours
+from providers.capabilities import Capabilities
+
+_PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
+_URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
+_STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
+#: Clocks differ, and an upload takes a while.
+SLACK: Final = timedelta(minutes=5)
+#: The cap must pay for this as well: from the order to the moment that the cloud bills no further.
+END_TAKES_S: Final = 60
+
+
+class Unverified(StrEnum):
+    """What money may do to data whose checkpoint is not verified, when nobody answers."""
+
+    KEEP = "keep"
+    DESTROY = "destroy"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it.
+
+    Of scheme `https`, `root` is the whole URL of one file.
+    """
+
+    scheme: str
+    root: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest file of a place, by its store's own time."""
+
+    path: str
+    size: int
+    at: datetime
+
+    @property
+    def step(self) -> int | None:
+        """The step that its path names, such as `step-1200/model.pt`."""
+        found = _STEP.findall(self.path)
+        return int(found[-1]) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the agent said last: until when it worked, and the newest checkpoint that it knows. None: it never did."""
+
+    worked_until: datetime | None = None
+    step: int | None = None
+    at: datetime | None = None
+
+
+def place(location: str | None) -> Place | None:
+    """Where to look; None for no location, a host alone, and a path that only the machine itself knows."""
+    if _URL.fullmatch(location or ""):
+        return Place("https", location or "", "")
+    found = _PLACE.fullmatch(location or "")
+    if found is None:
+        return None
+    scheme, root, path = found[1].lower(), found[2], (found[3] or "").strip("/")
+    if scheme == "hf":
+        name, _, path = path.partition("/")
+        return Place(scheme, f"{root}/{name}", path) if name else None
+    return Place(scheme, root, path)
+
+
+def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
+    """Whether the newest checkpoint is there, whole, recent, and no older than what the agent reported."""
+    if newest is None:
+        return Verdict(False, "missing", "There is no checkpoint at its place.")
+    if newest.size <= 0:
+        return Verdict(False, "empty", f"The newest checkpoint, {newest.path}, is empty.")
+    if newest.at - now > SLACK:
+        said = f"The newest checkpoint, {newest.path}, is dated in the future, so nobody can tell how old it is."
+        return Verdict(False, "future", said)
+    worked_until = min(reported.worked_until or now, now)
+    if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
+        age = plural(int((worked_until - newest.at) / timedelta(minutes=1)), "minute")
+        return Verdict(False, "old", f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
+    behind = reported.step is not None and newest.step is not None and newest.step < reported.step
+    if behind or (newest.step is None and reported.at is not None and reported.at - newest.at > SLACK):
+        return Verdict(False, "behind", f"The newest checkpoint, {newest.path}, is older than what its agent reported.")
+    return Verdict(True, "verified", f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """What an approval reserves for the end: hours in which the machine runs on, then hours of its disk alone."""
+
+    run_h: Decimal = Decimal(0)
+    disk_h: Decimal = Decimal(0)
+
+
+def reserve(policy: Policy, location: str | None, able: Capabilities) -> Hold:
+    """What a job with this location may be held for at its end, on a cloud that can do this.
+
+    Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine runs on.
+    """
+    if place(location) is None or not able.terminate:
+        return Hold()
+    run_h = Decimal(_run_s(policy, keeps_disk=able.keeps_disk)) / 3600
+    kept = able.keeps_disk and policy.checkpoint_unverified != Unverified.DESTROY
+    return Hold(run_h, Decimal(policy.checkpoint_disk_s) / 3600 if kept else Decimal(0))
+
+
+def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
+    """For how many seconds a machine runs on at its end, where its checkpoint is looked for."""
+    if keeps_disk or policy.checkpoint_unverified == Unverified.DESTROY:
+        return policy.checkpoint_save_s
+    return max(policy.checkpoint_hold_s, policy.checkpoint_save_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What was reserved for the end of one machine when it was approved, in dollars and in seconds.
+
+    `seconds` None is a machine of which nothing was reserved: one of a release before there were holds, or one that was
+    adopted. It adds no hours to those that were granted and sets no money aside. At its end it is held all the same, as
+    long as the policy of now would reserve, out of what was approved and not spent.
+    """
+
+    usd: Decimal
+    seconds: int | None
+
+    @classmethod
+    def of(cls, hold_usd: Decimal | None, hold_s: int | None) -> Reserved:
+        """From the two columns of the machine's row: the one reading of what they lack."""
+        return cls(hold_usd or Decimal(0), hold_s)
+
+    @property
+    def granted_h(self) -> Decimal:
+        """Hours that count as granted beside those of the session."""
+        return Decimal(self.seconds or 0) / 3600
+
+    def longest_s(self, policy: Policy, *, keeps_disk: bool) -> int:
+        """For how many seconds from its ordered end the machine may be held."""
+        return _run_s(policy, keeps_disk=keeps_disk) if self.seconds is None else self.seconds
+
+
+def reserved_usd(hold_usd: Decimal, total_cap_usd: Decimal, run_usd: Decimal) -> Decimal:
+    """What of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
+    return min(hold_usd, max(total_cap_usd - run_usd, Decimal(0)))
+
+
+def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
+    """The line under an option's price: what of its worst case is for its end; empty where nothing is."""
+    if not run_h:
+        return ""
+    kept = f" and {say_hours(disk_h)} of kept disk" if disk_h else ""
+    return f"includes up to {say_hours(run_h)} of hold{kept} to save checkpoints: {usd(hold_usd)}"
+
+
+def choice(policy: Policy, location: str | None) -> str:
+    """What a request says about data that cannot be verified at the end; empty where nothing can be looked at."""
+    if place(location) is None:
+        return ""
+    wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
+    # What follows the path of a URL may be its signature.
+    shown = (location or "").partition("?")[0]
+    said = f"At its end the newest checkpoint at {shown} is verified; if it is not there, its agent gets {wait} to save"
+    if policy.checkpoint_unverified == Unverified.DESTROY:
+        return f"{said}, and then the machine is ended with its disk, as the policy allows."
+    disk, hold = (say_hours(Decimal(one) / 3600) for one in (policy.checkpoint_disk_s, policy.checkpoint_hold_s))
+    return (
+        f"{said}. Then, until somebody answers, it is stopped and its disk kept {disk} and as long as the approved "
+        f"amount pays for it; where a stop cannot keep it, it is held {hold} in all. That is reserved on top. When "
+        "it is used up, and the operators were asked in vain, the machine ends with its disk."
+    )
+
+
+def hold_ends(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
+    """Until when what was approved pays for a machine that is held, its end included, and at most so long."""
+    if rate_usd_h <= 0:
+        return now + most
+    paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600 - END_TAKES_S
+    return now + timedelta(seconds=int(min(max(paid_s, 0), most.total_seconds())))

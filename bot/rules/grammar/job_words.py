@@ -1,0 +1,382 @@
+"""The words of a job in the `/gpu` language: one table, from which the reader and the documentation are made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Any
+
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing.hours_cap import check
+from bot.rules.values.phrases import read_amount
+from ledger.kernel.job import SpotPolicy
+from providers import cloud_names
+from providers.gpus.table import closest, lookup
+
+Fields = dict[str, Any]
+
+_ALIASES: Mapping[str, str] = {
+    "vast.ai": "vast",
+    "vastai": "vast",
+    "runpod.io": "runpod",
+    "lambdalabs": "lambda",
+    "lambda-labs": "lambda",
+}
+
+
+def cloud_words() -> dict[str, str]:
+    """What people type for each cloud → its name."""
+    return {**{cloud: cloud for cloud in cloud_names.names()}, **_ALIASES}
+
+
+SPOT_WORDS: Mapping[str, SpotPolicy] = {
+    **dict.fromkeys(("no", "false", "off", "on-demand", "ondemand"), SpotPolicy.NO),
+    **dict.fromkeys(("yes", "true", "on", "spot", "interruptible"), SpotPolicy.YES),
+    **dict.fromkeys(("any", "either", "both"), SpotPolicy.ANY),
+}
+UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
+TOKEN_UNITS: Mapping[str, int] = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
+MOST_USD = Decimal(1_000_000)
+LARGEST_DISK_GB = 100_000
+
+DURATION = r"-?(?:\d+(?:\.\d+)?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m))+"
+_DURATION = re.compile(DURATION)
+_PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
+_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
+IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
+
+
+class BadWord(ValueError):
+    """A word that cannot be read; the message is a sentence without its place, which the reader adds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One `key=value` of the language. `read` turns the value into fields of `JobArgs`, or raises `BadWord`."""
+
+    key: str
+    value: str
+    doc: str
+    example: str
+    read: Callable[[str, Policy], Fields]
+    aliases: tuple[str, ...] = ()
+
+
+def near(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
+    """` Did you mean x?` for the closest of `known`, or nothing."""
+    # Two letters that change places in a word of three leave two of three alike.
+    found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
+    return f" Did you mean {found[0]}?" if found else ""
+
+
+def show(text: str) -> str:
+    """A word inside a sentence, cut when it is long."""
+    return f"“{text[:40]}…”" if len(text) > 40 else f"“{text}”"
+
+
+def read_gpus(text: str, policy: Policy) -> Fields:
+    """`A100-80GB`, `4090,3090`, and `4xA100` or `2-4xA100`, which sets the number too."""
+    counted = re.fullmatch(r"(-?\d{1,9}(?:-\d{1,9})?)\s*x\s*(.*)", text, re.IGNORECASE)
+    fields: Fields = read_count(counted[1], policy) if counted else {}
+    names: list[str] = []
+    for part in (counted[2] if counted else text).split(","):
+        found = lookup(part)
+        if not found:
+            raise BadWord(unknown_gpu(part))
+        names += [name for name in found if name not in names]
+    return {**fields, "gpu_names": tuple(names)}
+
+
+def unknown_gpu(text: str) -> str:
+    """The sentence for a GPU that is not in the table, with the nearest names."""
+    names = closest(text[:40])
+    hint = f" Did you mean {' or '.join(names)}?" if names else ""
+    return f"{show(text)} is not a GPU that is known here.{hint}"
+
+
+def read_count(text: str, policy: Policy) -> Fields:
+    """`4` or `2-4` GPUs."""
+    found = _COUNT.fullmatch(text)
+    if found is None:
+        raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
+    least, most = int(found[1]), int(found[2] or found[1])
+    if least < 1:
+        raise BadWord("At least one GPU is needed.")
+    if most < least:
+        raise BadWord(f"{show(text)} runs backwards; write the smaller number first.")
+    if most > policy.max_gpus:
+        raise BadWord(f"{most} GPUs are above the limit of {policy.max_gpus}.")
+    return {"count_min": least, "count_max": most}
+
+
+def read_hours(text: str, policy: Policy) -> Fields:
+    """`6`, `6h`, `90m`, `1h30m`, `2d`; the bounds are the policy's."""
+    bare = text.lower().replace(" ", "")
+    if _PLAIN_NUMBER.fullmatch(bare):
+        bare += "h"
+    if not _DURATION.fullmatch(bare):
+        raise BadWord(f"{show(text)} is not a time; write 6h, 90m or 1h30m.")
+    units = _AMOUNT_AND_UNIT.findall(bare)
+    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
+    judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
+    if not judged.allowed:
+        raise BadWord(judged.sentence)
+    return {"hours": total.quantize(Decimal("0.000001"))}
+
+
+def _money(text: str) -> Decimal:
+    if re.match(r"\s*\$?\s*-", text):
+        raise BadWord("An amount of money cannot be negative.")
+    amount = read_amount(text)
+    if amount is None:
+        raise BadWord(f"{show(text)} is not an amount of money; write $50 or 0.75.")
+    if amount == 0:
+        raise BadWord("An amount of money must be above zero.")
+    if amount > MOST_USD:
+        raise BadWord("An amount of money above $1,000,000 is not believed; write $50 or 0.75.")
+    return amount
+
+
+def read_budget(text: str, _policy: Policy) -> Fields:
+    """The most that the run may cost in all."""
+    return {"budget_usd": _money(text)}
+
+
+def read_price(text: str, _policy: Policy) -> Fields:
+    """The most per hour, for all GPUs together."""
+    return {"max_price_usd_h": _money(re.sub(r"/h(?:our|r)?$", "", text))}
+
+
+def read_memory(text: str, _policy: Policy) -> Fields:
+    """`40GB+` at least, `40GB` exactly, `40-80GB` between; per GPU."""
+    bare = text.lower().replace(" ", "")
+    if not re.fullmatch(MEMORY, bare):
+        raise BadWord(f"{show(text)} is not a memory size; write 40GB+, 40GB or 40-80GB.")
+    least, *rest = (Decimal(number) for number in re.findall(r"\d+", bare))
+    most = rest[0] if rest else least
+    if most < least or most == 0:
+        raise BadWord(f"{show(text)} leaves nothing to choose; write 40GB+ or 40-80GB.")
+    return {
+        "memory_gb_min": None if bare.startswith("<=") else least,
+        "memory_gb_max": None if bare.startswith(">=") or bare.endswith("+") else most,
+    }
+
+
+def read_disk(text: str, _policy: Policy) -> Fields:
+    """`100`, `100GB` or `1TB`."""
+    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?", text.lower())
+    size = int(found[1]) * (1000 if (found[2] or "").startswith("t") else 1) if found else 0
+    if not 0 < size <= LARGEST_DISK_GB:
+        raise BadWord(f"{show(text)} is not a disk size; write 100GB or 1TB.")
+    return {"disk_gb": size}
+
+
+def read_clouds(text: str, _policy: Policy) -> Fields:
+    """`vast,runpod`; the order breaks ties."""
+    clouds: list[str] = []
+    for part in text.lower().split(","):
+        cloud = cloud_words().get(part.strip())
+        if cloud is None:
+            there = ", ".join(cloud_names.names())
+            raise BadWord(f"{show(part)} is not a cloud; there are {there}.{near(part, cloud_words())}")
+        clouds += [cloud] if cloud not in clouds else []
+    return {"clouds": tuple(clouds)}
+
+
+def read_regions(text: str, _policy: Policy) -> Fields:
+    """`US`, `EU,CA` or a cloud's own name of a region."""
+    parts = [part.strip() for part in text.split(",")]
+    for part in parts:
+        if not re.fullmatch(r"[\w .-]{1,40}", part):
+            raise BadWord(f"{show(part)} is not a region; write US, EU or a name that the cloud shows.")
+    return {"regions": tuple(parts)}
+
+
+def read_spot(text: str, _policy: Policy) -> Fields:
+    """`no` (the default), `yes` or `any`."""
+    found = SPOT_WORDS.get(text.lower())
+    if found is None:
+        raise BadWord(
+            f"{show(text)} does not answer spot; write spot=no, spot=yes or spot=any.{near(text, SPOT_WORDS)}"
+        )
+    return {"spot": found}
+
+
+def read_offer(text: str, _policy: Policy) -> Fields:
+    """One offer of an inventory answer, by its id."""
+    cloud, _, key = text.partition(":")
+    if cloud.lower() not in cloud_names.names() or not re.fullmatch(r"[^\s`]{1,200}", key):
+        raise BadWord(f"{show(text)} is not the id of an offer; write it as an inventory shows it, such as vast:123.")
+    return {"offer_id": f"{cloud.lower()}:{key}"}
+
+
+def read_reliability(text: str, _policy: Policy) -> Fields:
+    """`0.98` or `98%`."""
+    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text)
+    share = Decimal(found[1]) / (100 if found[2] else 1) if found else Decimal(-1)
+    if not 0 <= share <= 1:
+        raise BadWord(f"{show(text)} is not a reliability; write 0.98 or 98%.")
+    return {"min_reliability": share}
+
+
+def read_total(text: str, _policy: Policy) -> Fields:
+    """`160`, `160GB`: the memory of all GPUs together, at least."""
+    found = re.fullmatch(r"(\d{1,5})(?:gb|g)?\+?", text.lower().replace(" ", ""))
+    if found is None or not int(found[1]):
+        raise BadWord(f"{show(text)} is not a size; write total=160GB for all GPUs together.")
+    return {"memory_gb_total_min": Decimal(found[1])}
+
+
+def read_verified(text: str, _policy: Policy) -> Fields:
+    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+    answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+    if text.lower() not in answers:
+        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.{near(text, answers)}")
+    return {"verified_only": answers[text.lower()]}
+
+
+def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
+    """A reader for a version such as 12.4; `sm_89` is 8.9."""
+
+    def read(text: str, _policy: Policy) -> Fields:
+        short = re.fullmatch(r"sm_?(\d{1,2})(\d)", text.lower())
+        plain = f"{short[1]}.{short[2]}" if short else text.removesuffix("+")
+        if not re.fullmatch(r"\d{1,2}(?:\.\d{1,2})?", plain):
+            raise BadWord(f"{show(text)} is not a version; write {sample}.")
+        return {field: Decimal(plain)}
+
+    return read
+
+
+def read_available(text: str, _policy: Policy) -> Fields:
+    """`24h`, `3d`: for how long the cloud must expect the offer to be there."""
+    bare = text.lower().replace(" ", "")
+    found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?)(days?|d|hours?|hrs?|h)?", bare)
+    if found is None or not Decimal(found[1]):
+        raise BadWord(f"{show(text)} is not a time; write available=24h or available=3d.")
+    hours = Decimal(found[1]) * (24 if (found[2] or "h").startswith("d") else 1)
+    return {"min_available_s": int(hours * 3600)}
+
+
+def read_tokens(text: str, _policy: Policy) -> Fields:
+    """`300M`, `3B`: how many tokens the run trains on."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)", text.lower())
+    amount = int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else 0
+    if not 0 < amount <= 10**15:
+        raise BadWord(f"{show(text)} is not a number of tokens; write 300M or 3B.")
+    return {"tokens": amount}
+
+
+def read_reason(text: str, policy: Policy) -> Fields:
+    """Why it is needed; approvers read this."""
+    if len(text) > policy.max_reason_chars:
+        raise BadWord(f"The reason has {len(text):,} characters; {policy.max_reason_chars:,} is the most.")
+    return {"reason": text}
+
+
+def _plain(field: str, what: str, pattern: str, sample: str) -> Callable[[str, Policy], Fields]:
+    """A reader for a word that is passed on as it is when it has the right shape."""
+
+    def read(text: str, _policy: Policy) -> Fields:
+        if not re.fullmatch(pattern, text):
+            raise BadWord(f"{show(text)} is not {what}; write {sample}.")
+        return {field: text}
+
+    return read
+
+
+WORDS: tuple[Word, ...] = (
+    Word("gpu", "GPU[,GPU]", "Which GPUs would do.", "gpu=4090", read_gpus),
+    Word("count", "N or N-M", "How many GPUs.", "count=2", read_count, ("gpus",)),
+    Word("hours", "TIME", "For how long.", "hours=3", read_hours, ("time", "duration")),
+    Word(
+        "memory", "SIZE", "Memory per GPU: 40GB exactly, 40GB+ at least.", "memory=40GB+", read_memory, ("mem", "vram")
+    ),
+    Word("max", "MONEY", "The most it may cost in all.", "max=$50", read_budget, ("budget", "cap", "limit")),
+    Word("price", "MONEY", "The most per hour.", "price=$2.50", read_price, ("max-price", "max_price")),
+    Word("clouds", "CLOUD[,CLOUD]", "Only these clouds.", "clouds=vast,runpod", read_clouds, ("cloud", "provider")),
+    Word("region", "PLACE[,PLACE]", "Only in these regions or countries.", "region=US", read_regions, ("regions",)),
+    Word("spot", "no, yes or any", "Whether it may be interrupted; no unless asked.", "spot=no", read_spot),
+    Word("disk", "SIZE", "Disk in GB.", "disk=100", read_disk, ("storage",)),
+    Word("reliability", "SHARE", "The least reliability.", "reliability=98%", read_reliability),
+    Word("total", "SIZE", "The least memory of all GPUs together.", "total=160GB", read_total, ("total-memory",)),
+    Word("verified", "yes or no", "Only machines that their cloud has verified.", "verified=yes", read_verified),
+    Word("cuda", "VERSION", "The least CUDA that the driver runs.", "cuda=12.4", _version("min_cuda", "cuda=12.4")),
+    Word(
+        "capability",
+        "VERSION",
+        "The least CUDA compute capability.",
+        "capability=8.9",
+        _version("min_capability", "capability=8.9 or capability=sm_89"),
+        ("compute", "sm"),
+    ),
+    Word(
+        "available",
+        "TIME",
+        "For how long the cloud expects the offer to be there.",
+        "available=24h",
+        read_available,
+        ("availability",),
+    ),
+    Word("offer", "ID", "One offer of an inventory answer.", "offer=vast:123", read_offer),
+    Word(
+        "image",
+        "IMAGE",
+        "The container image.",
+        "image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel",
+        _plain("image", "the name of an image", IMAGE, "image=pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel"),
+    ),
+    Word(
+        "workload",
+        "NAME",
+        "What kind of work.",
+        "workload=training",
+        _plain("workload", "a kind of work", r"[A-Za-z][\w-]{0,30}", "workload=training"),
+    ),
+    Word(
+        "model",
+        "NAME",
+        "The model, for names and estimates.",
+        "model=7B",
+        _plain("model", "a model", r"[\w./-]{1,60}", "model=7B"),
+    ),
+    Word("tokens", "NUMBER", "How many tokens are trained on.", "tokens=3B", read_tokens),
+    Word(
+        "run",
+        "COMMAND",
+        "The command to run.",
+        'run="python train.py"',
+        _plain("run", "a command of at most 1,000 characters", r".{1,1000}", 'run="python train.py"'),
+    ),
+    Word(
+        "checkpoint",
+        "PLACE",
+        "Where checkpoints are kept.",
+        "checkpoint=hf://org/model",
+        _plain("checkpoint", "a place for checkpoints", r"[^\s`]{1,300}", "checkpoint=hf://org/model"),
+    ),
+    Word(
+        "label",
+        "NAME",
+        "The project that it counts for.",
+        "label=mosaic",
+        _plain("label", "a label", r"[A-Za-z0-9][\w.-]{0,39}", "label=mosaic"),
+        ("project",),
+    ),
+    Word("for", "TEXT", "Why it is needed; approvers read this.", 'for="fine-tune"', read_reason, ("reason", "why")),
+)
+
+#: Those that narrow the market further than its GPU, price and place do.
+LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "capability", "available")
+
+#: every key and alias → its word
+KEYS: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}
+
+#: Words that carry nothing, and makers' words that only mean something together with the next word.
+FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
+BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])

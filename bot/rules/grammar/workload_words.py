@@ -1,0 +1,271 @@
+"""The words that describe a run: `model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h`.
+
+One table of readers in the shape of `bot.rules.grammar.job_words`, so that every door can take the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from bot.rules.grammar.job_words import DURATION, TOKEN_UNITS, UNIT_HOURS, BadWord, near, show
+from bot.rules.sizing.model_shapes import MODELS
+from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
+from bot.rules.values.text import clean, tokens
+
+Fields = dict[str, Any]
+
+KINDS: Mapping[str, WorkKind] = {
+    **{kind.value: kind for kind in WorkKind},
+    "train": WorkKind.TRAINING,
+    "pretrain": WorkKind.TRAINING,
+    "pretraining": WorkKind.TRAINING,
+    "fine-tune": WorkKind.FINETUNE,
+    "fine-tuning": WorkKind.FINETUNE,
+    "finetuning": WorkKind.FINETUNE,
+    "sft": WorkKind.FINETUNE,
+    "inference": WorkKind.SERVING,
+    "serve": WorkKind.SERVING,
+}
+PRECISIONS: Mapping[str, Precision] = {
+    **{precision.value: precision for precision in Precision},
+    "mixed": Precision.AMP_BF16,
+    "amp": Precision.AMP_BF16,
+    "bfloat16": Precision.BF16,
+    "float16": Precision.FP16,
+    "half": Precision.FP16,
+    "float32": Precision.FP32,
+    "amp_fp8": Precision.FP8,
+    "float8": Precision.FP8,
+    "8bit": Precision.INT8,
+    "4bit": Precision.INT4,
+    "nf4": Precision.INT4,
+}
+SHARDINGS: Mapping[str, Sharding] = {
+    **{sharding.value: sharding for sharding in Sharding},
+    "no_shard": Sharding.DDP,
+    "shard_grad_op": Sharding.ZERO2,
+    "full_shard": Sharding.ZERO3,
+    "fsdp": Sharding.ZERO3,
+}
+MOST_PARAMS = 10**14
+MOST_TOKENS = 10**15
+_NUMBER = r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)"
+
+
+def _amount(text: str) -> int | None:
+    found = re.fullmatch(_NUMBER, text.lower())
+    return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
+
+
+def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], Fields]:
+    """A reader for a whole number above zero, with `k`, `M`, `B` or `T`."""
+
+    def read(text: str) -> Fields:
+        amount = _amount(text)
+        if amount is None or not 0 < amount <= most:
+            raise BadWord(f"{show(text)} is not {what}; write {sample}.")
+        return {field: amount}
+
+    return read
+
+
+def _chosen(field: str, what: str, table: Mapping[str, Any], sample: str) -> Callable[[str], Fields]:
+    """A reader for one word of a table."""
+
+    def read(text: str) -> Fields:
+        found = table.get(text.lower())
+        if found is None:
+            raise BadWord(f"{show(text)} is not {what}; write {sample}.{near(text, table)}")
+        return {field: found}
+
+    return read
+
+
+def _size(field: str) -> Callable[[str], Fields]:
+    """A reader for GB; `1TB` is 1,000 GB."""
+
+    def read(text: str) -> Fields:
+        found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)\s*(gb?|tb?|mb?)?", text.lower())
+        scale = {"g": Decimal(1), "t": Decimal(1000), "m": Decimal("0.001")}
+        size = Decimal(found[1]) * scale[(found[2] or "g")[0]] if found else Decimal(0)
+        if size <= 0:
+            raise BadWord(f"{show(text)} is not a size; write 20GB or 1TB.")
+        return {field: size}
+
+    return read
+
+
+def _time_h(text: str) -> Decimal:
+    bare = text.lower().replace(" ", "")
+    bare += "h" if re.fullmatch(r"\d+(\.\d+)?", bare) else ""
+    units = re.findall(r"(\d+(?:\.\d+)?)([dhm])", bare) if re.fullmatch(DURATION, bare) else []
+    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
+    if total <= 0 or total > 100_000 or bare.startswith("-"):
+        raise BadWord(f"{show(text)} is not a time; write 24h, 90m or 2d.")
+    return total.quantize(Decimal("0.000001"))
+
+
+def _read_goal(text: str) -> Fields:
+    return {"goal_hours": _time_h(text)}
+
+
+def _read_hours(text: str) -> Fields:
+    return {"hours": _time_h(text)}
+
+
+def _read_cadence(text: str) -> Fields:
+    return {"checkpoint_every_s": max(int(_time_h(text) * 3600), 1)}
+
+
+def _read_model(text: str) -> Fields:
+    """`7B`, `30B-A3B` for a mixture of experts, or a name. An unknown name is kept: only its size is unknown."""
+    found = re.fullmatch(rf"{_NUMBER}(?:-a{_NUMBER})?", text.lower())
+    if found is None:
+        if not re.fullmatch(r"[\w./-]{1,60}", text):
+            raise BadWord(f"{show(text)} is not a model; write model=7B or a name such as {next(iter(MODELS))}.")
+        return {"model": text}
+    total, active = (int(Decimal(found[n] or 0) * TOKEN_UNITS[found[n + 1] or ""]) for n in (1, 3))
+    if not 0 < total <= MOST_PARAMS or active > total:
+        raise BadWord(f"{show(text)} is not a model size; write model=7B or model=30B-A3B.")
+    return {"model": text, "total_params": total, **({"active_params": active} if active else {})}
+
+
+def _read_checkpointing(text: str) -> Fields:
+    answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+    if text.lower() not in answers:
+        said = f"{show(text)} does not answer checkpointing; write checkpointing=yes or checkpointing=no."
+        raise BadWord(f"{said}{near(text, answers)}")
+    return {"checkpointing": answers[text.lower()]}
+
+
+def _read_stack(text: str) -> Fields:
+    if not re.fullmatch(r"[A-Za-z][\w.+-]{0,30}", text):
+        raise BadWord(f"{show(text)} is not the name of a training stack; write stack=torchtitan.")
+    return {"stack": text.lower()}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkWord:
+    """One `key=value` that describes a run."""
+
+    key: str
+    value: str
+    doc: str
+    example: str
+    read: Callable[[str], Fields]
+    aliases: tuple[str, ...] = ()
+
+
+_COUNT = "a whole number above zero"
+WORK_WORDS: tuple[WorkWord, ...] = (
+    WorkWord("type", "KIND", "What kind of work.", "type=lora", _chosen("kind", "a kind of work", KINDS, "type=lora")),
+    WorkWord("model", "SIZE or NAME", "The model.", "model=7B", _read_model),
+    WorkWord(
+        "params", "NUMBER", "All parameters.", "params=7B", _counted("total_params", "a model size", "7B", MOST_PARAMS)
+    ),
+    WorkWord(
+        "active",
+        "NUMBER",
+        "Parameters per token of a mixture of experts.",
+        "active=13B",
+        _counted("active_params", "a model size", "13B", MOST_PARAMS),
+    ),
+    WorkWord("layers", "NUMBER", "Layers.", "layers=32", _counted("layers", _COUNT, "32", 10_000)),
+    WorkWord("width", "NUMBER", "Hidden size.", "width=4096", _counted("width", _COUNT, "4096", 10**6)),
+    WorkWord("heads", "NUMBER", "Attention heads.", "heads=32", _counted("heads", _COUNT, "32", 10_000)),
+    WorkWord("vocab", "NUMBER", "Vocabulary.", "vocab=128256", _counted("vocab", _COUNT, "50257", 10**7)),
+    WorkWord("seq", "TOKENS", "Sequence length.", "seq=2048", _counted("seq", "a length", "2048", 10**8), ("context",)),
+    WorkWord(
+        "batch", "NUMBER", "Sequences per step.", "batch=512", _counted("global_batch", "a batch size", "512", 10**7)
+    ),
+    WorkWord(
+        "micro-batch",
+        "NUMBER",
+        "Sequences per GPU at a time.",
+        "micro-batch=4",
+        _counted("micro_batch", "a batch size", "4", 10**6),
+        ("micro_batch",),
+    ),
+    WorkWord(
+        "tokens", "NUMBER", "Tokens in all.", "tokens=2B", _counted("tokens", "a number of tokens", "2B", MOST_TOKENS)
+    ),
+    WorkWord("steps", "NUMBER", "Optimizer steps.", "steps=10k", _counted("steps", "a number of steps", "10k", 10**10)),
+    WorkWord(
+        "precision",
+        "FORMAT",
+        "Number format.",
+        "precision=bf16",
+        _chosen("precision", "a number format", PRECISIONS, "precision=bf16"),
+    ),
+    WorkWord("stack", "NAME", "The training stack.", "stack=torchtitan", _read_stack, ("framework",)),
+    WorkWord(
+        "sharding",
+        "KIND",
+        "What GPUs share.",
+        "sharding=zero3",
+        _chosen("sharding", "a way to share", SHARDINGS, "sharding=zero3"),
+    ),
+    WorkWord(
+        "checkpointing", "yes or no", "Whether activations are recomputed.", "checkpointing=yes", _read_checkpointing
+    ),
+    WorkWord(
+        "concurrency",
+        "NUMBER",
+        "Sequences served at once.",
+        "concurrency=16",
+        _counted("concurrency", _COUNT, "16", 10**6),
+    ),
+    WorkWord("goal", "TIME", "When it should be done at the latest.", "goal=24h", _read_goal),
+    WorkWord("hours", "TIME", "For how long, when the work is not known.", "hours=6h", _read_hours, ("time",)),
+    WorkWord("checkpoint-size", "SIZE", "Size of a checkpoint.", "checkpoint-size=20GB", _size("checkpoint_gb")),
+    WorkWord("checkpoint-every", "TIME", "Pause between checkpoints.", "checkpoint-every=30m", _read_cadence),
+    WorkWord("dataset", "SIZE", "Size of the data.", "dataset=50GB", _size("dataset_gb")),
+)
+
+#: every key and alias → its word
+WORK_KEYS: Mapping[str, WorkWord] = {name: word for word in WORK_WORDS for name in (word.key, *word.aliases)}
+
+
+def read(words: Mapping[str, str]) -> Workload:
+    """The run that `words` (key → value) describe. Raises `BadWord` with a sentence that names the word.
+
+    A number that is said twice must be the same: `model=7B params=8B` is refused.
+    """
+    fields: Fields = {}
+    for key, value in words.items():
+        word = WORK_KEYS.get(key.lower())
+        if word is None:
+            raise BadWord(f"{show(key)} does not describe a run.{near(key, WORK_KEYS)}")
+        for name, found in word.read(value).items():
+            if fields.get(name, found) != found:
+                raise BadWord(f"{show(key)} contradicts what was said before; keep one of the two.")
+            fields[name] = found
+    return _checked(Workload(**fields))
+
+
+def parse(line: str) -> Workload:
+    """The same from one line of `key=value` words. Raises `BadWord`; an unclosed quote is a `ValueError` as well."""
+    words: dict[str, str] = {}
+    for token in tokens(clean(line)):
+        key, equals, value = token.value.partition("=")
+        if not equals:
+            raise BadWord(f"{show(token.value)} needs a key and an equals sign; write model=7B tokens=2B.")
+        if key.lower() in words:
+            raise BadWord(f"{show(key)} is said twice; keep one of the two.")
+        words[key.lower()] = value
+    return read(words)
+
+
+def _checked(work: Workload) -> Workload:
+    """`work`, or `BadWord` when two of its numbers cannot both be right."""
+    if work.active_params is not None and work.active_params > (work.total_params or work.active_params):
+        raise BadWord("More parameters are active than there are; swap active= and params=.")
+    if work.heads is not None and work.width is not None and work.width % work.heads:
+        raise BadWord(f"A width of {work.width} does not divide into {work.heads} heads.")
+    if work.micro_batch is not None and work.micro_batch > (work.global_batch or work.micro_batch):
+        raise BadWord("The micro batch is larger than the batch.")
+    return work

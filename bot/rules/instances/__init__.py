@@ -1,0 +1,1 @@
+"""Verdicts about instances: health, failover, cleanup, recovery, power."""

@@ -1,0 +1,53 @@
+"""What becomes of something that a create left at a cloud besides its instance: removed, kept, or not ours to judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from bot.rules.values.labels import LabelKind
+
+#: A create that was given up without a proof may still be on its way, with the key that it names.
+GRACE = timedelta(minutes=10)
+
+
+class Fate(StrEnum):
+    #: Its instance is over.
+    REMOVE = "remove"
+    #: Its instance is not over, or only just.
+    KEEP = "keep"
+    #: A valid label of an instance that the ledger does not know: the ledger may have lost something.
+    UNKNOWN = "unknown"
+    #: A label that only looks like ours.
+    FORGED = "forged"
+    #: It carries no label, or one of another deployment or of another cloud's instance.
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The instance whose label it carries. `proved`: its end was proved; `over_at`: since when its row is closed."""
+
+    cloud: str
+    is_open: bool
+    proved: bool
+    over_at: datetime
+
+
+def fate(kind: LabelKind, cloud: str, owner: Owner | None, now: datetime) -> Fate:
+    """What becomes of a leftover of `cloud` whose name was read as `kind`; `owner` is None when no row has its label.
+
+    Raises nothing. Only REMOVE takes anything away.
+    """
+    if kind is LabelKind.FORGED:
+        return Fate.FORGED
+    if kind is not LabelKind.OURS:
+        return Fate.FOREIGN
+    if owner is None:
+        return Fate.UNKNOWN
+    if owner.cloud != cloud:
+        return Fate.FOREIGN
+    if owner.is_open or not (owner.proved or now - owner.over_at >= GRACE):
+        return Fate.KEEP
+    return Fate.REMOVE

@@ -1,0 +1,101 @@
+"""Which option is tried next after a definite no: what the approval covers, and nothing that just failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from bot.rules.market.ranking import RankedOption
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing.spend_limits import bad_price
+from bot.rules.values.phrases import rate
+from providers.contract import Offer
+
+#: Error codes that say something about the account or the cloud, so that its other offers would fail in the same way.
+CLOUD_WIDE = frozenset(
+    {"auth_failed", "quota_exceeded", "insufficient_funds", "invalid_spec", "rate_limited", "not_sent", "unsupported"}
+)
+#: The only code after which nothing else may be tried, because the failed create may exist.
+OUTCOME_UNKNOWN = "outcome_unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One create that failed under this grant's approval: the offer and the error's code."""
+
+    offer: Offer
+    code: str
+    definite_no: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The option to try next, or None with the reason why there is none."""
+
+    option: RankedOption | None
+    code: str
+    sentence: str
+
+
+def next_option(
+    shown: Sequence[RankedOption],
+    chosen_offer_id: str,
+    failures: Sequence[Failure],
+    price_cap_usd_h: Decimal,
+    total_cap_usd: Decimal,
+    policy: Policy,
+    candidates: Sequence[str] = (),
+) -> Placement:
+    """The next of the options that the approved message showed.
+
+    The chosen one comes first, then those ranked below it, then those above; where clouds were named, those of the
+    first cloud named come before those of the second, and so on. Left out: failed offers, every offer on
+    the machine or host that failed, every offer of a cloud whose failure was about the account, a price above the cap,
+    an expected total above the total cap, and spot where on-demand was approved or the reverse. Nothing is tried after
+    a failure that is not a definite no.
+    """
+    if any(not failure.definite_no or failure.code == OUTCOME_UNKNOWN for failure in failures):
+        sentence = "It is unknown whether the last create took effect, so nothing else is tried."
+        return Placement(None, "outcome_unknown", sentence)
+    if failures and not policy.failover:
+        return Placement(None, "failover_off", "The offer was refused, and the policy allows no other one.")
+    chosen = next((place for place, option in enumerate(shown) if option.offer.id == chosen_offer_id), None)
+    if chosen is None:
+        return Placement(None, "not_shown", "The approved offer is not among the options that were shown.")
+    first = shown[chosen]
+    # An approver may cap a run below its own expected total; that must not rule out what they approved.
+    most_usd = max(total_cap_usd, first.estimate.expected_usd)
+    rest = sorted((*shown[chosen + 1 :], *shown[:chosen]), key=lambda option: _place(option.offer.cloud, candidates))
+    for option in (first, *rest):
+        same_kind = option.offer.spot is first.offer.spot
+        if same_kind and _covered(option, price_cap_usd_h, most_usd) and not _failed(option, failures):
+            sentence = f"{option.offer.id} at {rate(option.offer.price_usd_h or Decimal(0))} is tried next."
+            return Placement(option, "ok", sentence)
+    return Placement(None, "none_left", "No other option that was shown is inside the approved cap.")
+
+
+def _place(cloud: str, candidates: Sequence[str]) -> int:
+    return candidates.index(cloud) if cloud in candidates else len(candidates)
+
+
+def _covered(option: RankedOption, price_cap_usd_h: Decimal, most_usd: Decimal) -> bool:
+    price = option.offer.price_usd_h
+    # A free cloud's zero was accepted when the option was ranked.
+    if price is None or bad_price(price, free=True):
+        return False
+    return price <= price_cap_usd_h and option.estimate.expected_usd <= most_usd
+
+
+def _failed(option: RankedOption, failures: Sequence[Failure]) -> bool:
+    return any(_same_fate(option.offer, failure) for failure in failures)
+
+
+def _same_fate(offer: Offer, failure: Failure) -> bool:
+    """Whether the failure tells that `offer` would fail too."""
+    failed = failure.offer
+    if offer.cloud != failed.cloud:
+        return False
+    same_machine = offer.machine_id is not None and offer.machine_id == failed.machine_id
+    same_host = offer.host_id is not None and offer.host_id == failed.host_id
+    return offer.key == failed.key or same_machine or same_host or failure.code in CLOUD_WIDE

@@ -1,0 +1,63 @@
+"""What a look at a running instance says about it: that it works, or what is wrong and from when it is given up."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from bot.rules.values.end_reason import WRONG_GPUS
+from providers.contract import InstanceStatus
+from providers.gpus.table import GPUS
+
+
+class Trouble(NamedTuple):
+    """Why an instance that was ready does not work now: the code for programs and the sentence for people."""
+
+    code: str
+    sentence: str
+
+
+_ERROR = Trouble("broken", "The cloud reports that the instance failed.")
+_OFFLINE = Trouble("broken", "The cloud lost contact with the machine.")
+_OUTBID = Trouble("outbid", "The cloud stopped the spot instance, as it may when somebody pays more for its GPU.")
+_STOPPED = Trouble("stopped_there", "The instance was stopped at the cloud, and nobody here ordered that.")
+_AGAIN = Trouble("restarting", "The cloud is starting the instance again, and nobody can use it meanwhile.")
+
+
+def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -> str:
+    """What the cloud gave instead of the `count` GPUs that were approved, such as `1x RTX3090`; "" where it fits.
+
+    What it does not say is believed, and so is a name that the table of GPUs does not have: that may be a spelling.
+    """
+    other = seen is not None and seen != gpu and seen in GPUS and gpu in GPUS
+    fewer = bool(seen_count) and (seen_count or 0) < count
+    return f"{seen_count or count}x {seen if other else gpu}" if other or fewer else ""
+
+
+def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Trouble | None:
+    """What is wrong with an instance that has been ready, by its status now; None while it runs as it was approved.
+
+    `other` is what it has instead of its GPUs, from `other_gpus`.
+    """
+    if status == InstanceStatus.RUNNING and other:
+        return Trouble(WRONG_GPUS, f"It has {other} instead of the GPUs that were approved.")
+    if status == InstanceStatus.STOPPED:
+        return _OUTBID if spot else _STOPPED
+    found = {
+        InstanceStatus.ERROR: _ERROR,
+        InstanceStatus.OFFLINE: _OFFLINE,
+        InstanceStatus.PENDING: _AGAIN,
+        InstanceStatus.BOOTING: _AGAIN,
+    }
+    return found.get(InstanceStatus(status))
+
+
+def given_up_at(since: datetime, grace_s: float) -> datetime:
+    """When an instance in trouble is ended: it may come back by itself for `grace_s` seconds."""
+    return since + timedelta(seconds=grace_s)
+
+
+def ended_sentence(found: Trouble, spent: str) -> str:
+    """Why it is ended after the grace, whose length in words is `spent`."""
+    how = "That did not change" if found.code == WRONG_GPUS else "It did not come back"
+    return f"{found.sentence} {how} within {spent}, so it is ended."

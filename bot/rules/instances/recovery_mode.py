@@ -1,0 +1,48 @@
+"""Recovery: which ends wait while an instance of ours waits for an operator's word, and what every door says of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from bot.rules.values.end_reason import APPROVED
+
+#: How long held work waits before it looks again.
+HOLD = timedelta(seconds=30)
+
+
+def held(unknown: int) -> str:
+    """Why nothing moves, and which commands end that; "" while the ledger knows of every instance of ours."""
+    if not unknown:
+        return ""
+    one = unknown == 1
+    what = "1 instance carries our label and has" if one else f"{unknown} instances carry our label and have"
+    return (
+        f"Recovery is on: {what} no row here, so nothing is bought, and only people and approved ends end anything. An "
+        f"operator ends that with gpu-shopper adopt or gpu-shopper strays condemn for {'it' if one else 'each'}; "
+        "gpu-shopper strays list shows what waits."
+    )
+
+
+def held_until(
+    asked_at: datetime,
+    session_end: str | None,
+    deadline: datetime | None,
+    began_at: datetime,
+    now: datetime,
+    patience: timedelta,
+) -> datetime | None:
+    """When to look again at an end that waits in a recovery; None when nothing of it holds the end.
+
+    `asked_at` is when it was ordered, `session_end` the code of the session's own end, None while only the instance is
+    to end. `began_at` is when the instance that the ledger does not know was first seen.
+
+    A person's word and an approved end are the session's own, so a recovery, which may last for days, never keeps a
+    machine alive past them. What a look alone concluded waits. So does, for `patience`, an approved end that lay before
+    the recovery: a ledger that was restored from a copy may not know how it was extended, and people are being told.
+    """
+    if asked_at < began_at:
+        return None
+    if session_end is None:
+        return now + HOLD
+    overdue = session_end in APPROVED and deadline is not None and deadline <= began_at
+    return min(now + HOLD, began_at + patience) if overdue and now < began_at + patience else None

@@ -1,0 +1,1 @@
+"""Filter, price, score and rank offers."""

@@ -1,0 +1,308 @@
+"""What a run costs in all: hours x price + storage + transfer + start-up + a buffer for retries and interruptions.
+
+Three scenarios with worst >= expected >= best in every component:
+
+- compute: hours x (price - storage); storage: (hours + boot time) x storage price. At worst both are multiplied by the
+  price tolerance, since an approval covers that.
+- start-up: time that is billed before the run (from the create call on, where the cloud bills from there: none, the
+  typical boot, the boot deadline), and rounding up to the cloud's billing quantum and minimum.
+- transfer: data in and out at the offer's prices: none, the assumed amount, twice that.
+- retries: none, the policy's share of compute, twice that.
+- hold: where the job names a place for its checkpoints, what holds or keeps the machine at its end (only at worst).
+- interruptions: with a chance p of losing the host (1 - reliability, plus the spot share), half of the work is
+  repeated on average and all of it at worst: 0, p / 2, p of compute at the quoted price.
+
+Where the work is known, the three scenarios have hours of their own (`sizing.run_time`), checkpoints bound what an
+interruption costs (`sizing.interruptions`: none, the expected share, twice that), and storage includes the store
+that keeps the newest two checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
+from typing import Any
+
+from bot.rules.checkpoints.verification import Hold, reserve
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing.spend_limits import MICRO_USD, MOST_USD_H, bad_price
+from bot.rules.sizing.interruptions import Checkpointing, Loss, loss
+from bot.rules.sizing.run_time import RunTime
+from bot.rules.sizing.throughput import RunHours
+from bot.rules.values.phrases import hours as say_hours
+from ledger.kernel.job import JobRequest
+from providers.capabilities import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities
+from providers.contract import Offer
+
+HOUR_S = Decimal(3600)
+MONTH_H = Decimal(730)
+KEPT_CHECKPOINTS = 2
+_ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One part of an estimate in dollars, in the three scenarios."""
+
+    name: str
+    best_usd: Decimal
+    expected_usd: Decimal
+    worst_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The total cost of one run in dollars, its parts, and the assumptions as sentences.
+
+    `hours` are the expected ones. What follows from the work is None or empty where only hours are known: hours in the
+    best and the worst case, tokens per second (expected, low, high), by how many hours the goal is missed, the layout
+    in the GPUs' memory, and what could not be known. `hold_usd` is what the worst case includes for a hold at the end,
+    `hold_hours` for how long the GPU may be held, `disk_hours` for how long its disk may be kept.
+    """
+
+    best_usd: Decimal
+    expected_usd: Decimal
+    worst_usd: Decimal
+    hours: Decimal
+    components: tuple[Component, ...]
+    assumptions: tuple[str, ...]
+    best_hours: Decimal | None = None
+    worst_hours: Decimal | None = None
+    tokens_per_s: tuple[Decimal, Decimal, Decimal] | None = None
+    late_hours: Decimal = _ZERO
+    fit: str = ""
+    unknown: tuple[str, ...] = ()
+    hold_usd: Decimal = _ZERO
+    hold_hours: Decimal = _ZERO
+    disk_hours: Decimal = _ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What one scenario multiplies an offer's prices with; the same for all offers of a cloud."""
+
+    work_h: Decimal
+    compute_h: Decimal
+    storage_h: Decimal
+    startup_h: Decimal
+    egress_gb: Decimal
+    ingress_gb: Decimal
+    retries: Decimal
+    interruptions: Decimal
+    store_usd: Decimal = _ZERO
+    checkpointing: Checkpointing | None = None
+
+
+COMPONENTS = ("compute", "storage", "start-up", "transfer", "retries", "interruptions")
+
+
+def estimate(
+    offer: Offer,
+    job: JobRequest,
+    policy: Policy,
+    capabilities: Capabilities,
+    run: RunTime | None = None,
+    *,
+    whole: bool = False,
+) -> Estimate:
+    """The cost of running `job` on `offer`, for the time that `run` tells, else for the job's hours.
+
+    Pure Decimal arithmetic; every part is rounded to whole micro-dollars.
+    ValueError for an offer without a usable price; the ranking excludes those before.
+    """
+    if unpriced(offer, free=capabilities.free):
+        raise ValueError(f"{offer.id} has no usable price")
+    told = scenarios(job, policy, capabilities, run, whole=whole)
+    cases = [parts(offer, case, policy) for case in told]
+    components = tuple(Component(name, *amounts) for name, *amounts in zip(COMPONENTS, *cases, strict=True))
+    best, expected, worst = (sum(case, _ZERO) for case in cases)
+    held = reserve(policy, job.checkpoint, capabilities)
+    hold_usd = hold_amount(offer, held, policy)
+    if hold_usd:
+        components = (*components, Component("hold", _ZERO, _ZERO, hold_usd))
+    return Estimate(
+        best_usd=best,
+        expected_usd=expected,
+        worst_usd=worst + hold_usd,
+        hours=told[1].work_h,
+        components=components,
+        hold_usd=hold_usd,
+        hold_hours=held.run_h,
+        disk_hours=held.disk_h,
+        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, told[1])),
+        **({} if run is None else _of_the_run(run)),
+    )
+
+
+def hold_amount(offer: Offer, held: Hold, policy: Policy) -> Decimal:
+    """Dollars that a hold may cost: the machine at the price that an approval covers, then its disk alone."""
+    price = offer.price_usd_h or _ZERO
+    disk_usd_h = max(offer.storage_usd_h, offer.storage_stopped_usd_h, _ZERO)
+    amount = price * policy.price_tolerance * held.run_h + disk_usd_h * held.disk_h
+    return amount.quantize(MICRO_USD, rounding=ROUND_CEILING)
+
+
+def _of_the_run(run: RunTime) -> dict[str, Any]:
+    rate = run.throughput
+    told = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
+    return {
+        "best_hours": run.hours.best if run.known else None,
+        "worst_hours": run.hours.worst if run.known else None,
+        "tokens_per_s": told,
+        "late_hours": run.late_h,
+        "fit": run.fit.sentence if run.fit is not None else "",
+        "unknown": run.unknown,
+    }
+
+
+def unpriced(offer: Offer, *, free: bool) -> bool:
+    """Whether any price of an offer is bad data, so that no total can be told."""
+    bad_extra = _bad(offer.storage_usd_h) or _bad(offer.egress_usd_gb) or _bad(offer.ingress_usd_gb)
+    return bad_extra or bad_price(offer.price_usd_h, free=free)
+
+
+def _bad(extra: Decimal) -> bool:
+    """Whether a price beside the hourly one is not believed; most of them are zero."""
+    return bool(extra) and (not extra.is_finite() or extra > MOST_USD_H)
+
+
+def scenarios(
+    job: JobRequest,
+    policy: Policy,
+    capabilities: Capabilities,
+    run: RunTime | None = None,
+    *,
+    whole: bool = False,
+) -> tuple[Scenario, Scenario, Scenario]:
+    """The best, expected and worst case of a job on one cloud; `whole` lets the worst one last all of the job's hours,
+    as what is rented may."""
+    time = run.hours if run is not None else RunHours(job.hours, job.hours, job.hours)
+    hours = (time.best, time.expected, max(time.worst, job.hours) if whole else time.worst)
+    boots_s = (Decimal(0), Decimal(capabilities.boot_expected_s), Decimal(_boot_worst_s(capabilities)))
+    found: list[Scenario] = []
+    for n, (work_h, boot_s) in enumerate(zip(hours, boots_s, strict=True)):
+        case = _scenario(work_h, policy, capabilities.billing, n, boot_s)
+        # Rounding up to a quantum can shrink with more hours; no part of a worse case may be below a better one's.
+        case = replace(case, startup_h=max(case.startup_h, found[-1].startup_h if found else _ZERO))
+        found.append(case if run is None else _with_work(case, run, n, capabilities, policy))
+    best, expected, worst = found
+    return best, expected, worst
+
+
+def _with_work(case: Scenario, run: RunTime, n: int, capabilities: Capabilities, policy: Policy) -> Scenario:
+    """What only the work can tell: data, checkpoints and the store that keeps them."""
+    kept_gb = run.checkpoint_gb * KEPT_CHECKPOINTS
+    return replace(
+        case,
+        egress_gb=case.egress_gb + run.checkpoint_gb * n,
+        ingress_gb=case.ingress_gb + run.fetched_gb * n,
+        store_usd=kept_gb * policy.store_usd_gb_month * case.work_h / MONTH_H,
+        checkpointing=run.checkpointing(capabilities.boot_expected_s, policy),
+    )
+
+
+def _scenario(work_h: Decimal, policy: Policy, billing: BillingRule, n: int, boot_s: Decimal) -> Scenario:
+    run_s = work_h * HOUR_S
+    billed_before_s = boot_s if billing.starts is BillingStart.CREATE else Decimal(0)
+    extra_s = _billed(run_s + billed_before_s, billing) - run_s
+    # At worst the price is what the approval covers.
+    tolerance = policy.price_tolerance if n == 2 else Decimal(1)
+    return Scenario(
+        work_h=work_h,
+        compute_h=work_h * tolerance,
+        storage_h=(work_h + boot_s / HOUR_S) * tolerance,
+        startup_h=extra_s / HOUR_S * tolerance,
+        egress_gb=policy.egress_gb * n,
+        ingress_gb=policy.ingress_gb * n,
+        retries=policy.retry_buffer * n,
+        interruptions=Decimal(n) / 2,
+    )
+
+
+def _boot_worst_s(capabilities: Capabilities) -> int:
+    return max(capabilities.boot_deadline_s or BOOT_DEADLINE_S, capabilities.boot_expected_s)
+
+
+def _billed(seconds: Decimal, billing: BillingRule) -> Decimal:
+    """Seconds on the bill for `seconds` of use: rounded up to the quantum, at least the minimum."""
+    quantum = Decimal(max(billing.quantum_s, 1))
+    rounded = (seconds / quantum).to_integral_value(rounding=ROUND_CEILING) * quantum
+    return max(rounded, Decimal(billing.minimum_s))
+
+
+def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
+    """The amounts of `COMPONENTS` in dollars for one scenario. The offer's price must be usable."""
+    price = offer.price_usd_h or _ZERO
+    storage_rate = min(max(offer.storage_usd_h, _ZERO), price)
+    rate = price - storage_rate
+    # The buffers repeat work at the quoted price, so the tolerance of the worst case does not multiply them again.
+    work = rate * case.work_h
+    sent = max(offer.egress_usd_gb, _ZERO) * case.egress_gb
+    fetched = max(offer.ingress_usd_gb, _ZERO) * case.ingress_gb
+    amounts = (
+        rate * case.compute_h,
+        storage_rate * case.storage_h + case.store_usd,
+        rate * case.startup_h,
+        sent + fetched,
+        work * case.retries,
+        work * lost_share(loss_chance(offer, policy), case),
+    )
+    return tuple(amount.quantize(MICRO_USD, rounding=ROUND_HALF_UP) for amount in amounts)
+
+
+def reliability(offer: Offer, policy: Policy) -> Decimal:
+    """The offer's reliability between 0 and 1, or what the policy assumes where its cloud reports none."""
+    if offer.reliability is not None and offer.reliability.is_finite():
+        return min(max(offer.reliability, Decimal(0)), Decimal(1))
+    return policy.assumed_datacenter_reliability if offer.datacenter else policy.assumed_reliability
+
+
+def loss_chance(offer: Offer, policy: Policy) -> Decimal:
+    """The chance between 0 and 1 that the host is lost during the run."""
+    chance = 1 - reliability(offer, policy)
+    return min(chance + policy.spot_interruption, Decimal(1)) if offer.spot else chance
+
+
+def lost_share(chance: Decimal, case: Scenario) -> Decimal:
+    """The share of the work that a chance of losing the host costs in this scenario."""
+    if case.checkpointing is None:
+        return case.interruptions * chance
+    return case.interruptions * 2 * loss(chance, case.checkpointing).share
+
+
+def _basis(run: RunTime | None) -> tuple[str, ...]:
+    """What the tokens per second rest on."""
+    return () if run is None or run.throughput is None else (run.throughput.basis,)
+
+
+def _assumptions(offer: Offer, policy: Policy, capabilities: Capabilities, case: Scenario) -> Iterator[str]:
+    boot = say_hours(Decimal(capabilities.boot_expected_s) / HOUR_S)
+    if capabilities.billing.starts is BillingStart.CREATE:
+        yield f"Starting takes about {boot} and is billed."
+    else:
+        yield f"Starting takes about {boot}; only storage is billed meanwhile."
+    if capabilities.billing.quantum_s > 1:
+        yield f"Time is billed in steps of {capabilities.billing.quantum_s} seconds."
+    if offer.egress_usd_gb > 0 or offer.ingress_usd_gb > 0:
+        yield f"{case.ingress_gb:,.0f} GB are fetched and {case.egress_gb:,.0f} GB sent, at worst twice as much."
+    yield f"{policy.retry_buffer:.0%} of the compute cost is kept for retries, at worst twice as much."
+    known = "a reported" if offer.reliability is not None else "an assumed"
+    trusted = f"{known} reliability of {reliability(offer, policy):.1%}"
+    if case.checkpointing is None:
+        yield f"A{trusted[1:]} repeats half of the work when the host is lost."
+    else:
+        trusted += f" within {say_hours(policy.loss_window_h)}"
+        yield _lost(trusted, loss(loss_chance(offer, policy), case.checkpointing), case)
+    if offer.spot:
+        yield f"A spot instance is taken back with a chance of {policy.spot_interruption:.0%}."
+    if policy.price_tolerance > 1:
+        yield f"At worst the price is {policy.price_tolerance - 1:.0%} above the quote, as an approval covers."
+
+
+def _lost(trusted: str, found: Loss, case: Scenario) -> str:
+    """How often the host of a run with checkpoints is expected to be lost, and what that costs."""
+    often = f"{found.rate_h * case.work_h:.2f} interruptions expected from {trusted}"
+    if found.interval_h is None:
+        return f"{often}; each costs a restart."
+    return f"{often}; a checkpoint every {say_hours(found.interval_h)}, {found.share:.1%} of the work in all."

@@ -1,0 +1,185 @@
+"""Which offers do not answer a job, and why: every limit is checked here, whatever the cloud's own filter did."""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from bot.rules.market.estimate import unpriced
+from bot.rules.policy.images import Supported
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import plural
+from ledger.kernel.job import JobRequest, SpotPolicy
+from providers.contract import Offer, Stock
+from providers.gpus.table import GPUS
+
+EXAMPLES = 3
+
+#: ISO 3166 codes of the European Union, so that `region=EU` means what people mean by it.
+EU = frozenset(re.findall("..", "ATBEBGCYCZDEDKEEESFIFRGRHRHUIEITLTLULVMTNLPLPTROSESISK"))
+
+#: reason code → the sentence people read; `{n}` is how many offers.
+EXCLUSIONS: Mapping[str, str] = {
+    "price_missing": "{n} left out: no usable price (missing, zero or negative).",
+    "cloud_unknown": "{n} left out: that cloud is not set up here.",
+    "cloud": "{n} left out: not one of the clouds asked for.",
+    "offer": "{n} left out: another offer was asked for.",
+    "program": '{n} left out: that cloud runs one program and nothing else; say which, as in run="python train.py".',
+    "own_image": "{n} left out: that cloud has one image of its own, so none can be asked for; leave image= out.",
+    "gpu": "{n} left out: not one of the GPUs asked for.",
+    "gpu_blocked": "{n} left out: the policy blocks that GPU.",
+    "image": "{n} left out: the image has no code for that GPU's compute capability; a newer image may have it.",
+    "host_blocked": "{n} left out: the policy blocks that host.",
+    "country_blocked": "{n} left out: the policy blocks that country.",
+    "count": "{n} left out: not the number of GPUs asked for.",
+    "memory": "{n} left out: not the memory per GPU asked for.",
+    "spot": "{n} left out: spot or on-demand, against what was asked.",
+    "region": "{n} left out: not in a region asked for.",
+    "disk": "{n} left out: too little disk.",
+    "price": "{n} left out: above the highest price per hour.",
+    "reliability": "{n} left out: below the reliability asked for, or none is reported.",
+    "memory_total": "{n} left out: less memory in all than asked for.",
+    "unverified": "{n} left out: not verified by the cloud, or it does not say.",
+    "cuda": "{n} left out: an older CUDA than asked for, or none is reported.",
+    "capability": "{n} left out: a lower compute capability than asked for, or an unknown one.",
+    "available": "{n} left out: expected to be there for less time than asked for, or nobody says for how long.",
+    "stock": "{n} left out: sold out.",
+    "vram": "{n} left out: the run does not fit into the memory.",
+    "too_short": "{n} left out: not available for long enough.",
+    "credit": "{n} left out: the account at that cloud cannot pay for an hour of it, or has a limit that forbids it.",
+    "budget": "{n} left out: the expected total is above the budget.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Excluded:
+    """Offers left out for one reason: how many, and the ids of the first few."""
+
+    reason_code: str
+    sentence: str
+    count: int
+    example_ids: tuple[str, ...]
+
+
+def reason(offer: Offer, job: JobRequest, policy: Policy, free: bool, image: Supported) -> str | None:
+    """The first reason to leave an offer out, in the order in which people can act on it; None when it answers."""
+    if job.candidates and offer.cloud not in job.candidates:
+        return "cloud"
+    if job.offer_id is not None and offer.id != job.offer_id:
+        return "offer"
+    return _hardware(offer, job, policy, image) or unfit(offer, job) or _terms(offer, job, free=free)
+
+
+def filtered(job: JobRequest) -> bool:
+    """Whether a job has any of the limits that `unfit` judges."""
+    least = (job.memory_gb_total_min, job.min_cuda, job.min_capability, job.min_available_s)
+    return job.verified_only or any(one is not None for one in least)
+
+
+def unfit(offer: Offer, job: JobRequest) -> str | None:
+    """Which limit beyond the GPU itself an offer does not keep. What a cloud does not say does not keep a limit."""
+    if job.memory_gb_total_min is not None and offer.memory_gb * offer.gpu_count < job.memory_gb_total_min:
+        return "memory_total"
+    if job.verified_only and offer.verified is not True:
+        return "unverified"
+    if job.min_cuda is not None and not _at_least(offer.cuda_max, job.min_cuda):
+        return "cuda"
+    if job.min_capability is not None and not _at_least(capability(offer), job.min_capability):
+        return "capability"
+    if job.min_available_s is not None and not _at_least(offer.available_for_s, job.min_available_s):
+        return "available"
+    return None
+
+
+def _at_least(said: Decimal | int | None, least: Decimal | int) -> bool:
+    return said is not None and Decimal(said).is_finite() and said >= least
+
+
+def _hardware(offer: Offer, job: JobRequest, policy: Policy, image: Supported) -> str | None:
+    gpu = job.gpu
+    if gpu.names and offer.gpu not in gpu.names:
+        return "gpu"
+    found = blocked(offer, policy)
+    if found is not None:
+        return found
+    if image is not None and not image[0] <= (capability(offer) or image[0]) <= image[1]:
+        return "image"
+    if not gpu.count_min <= offer.gpu_count <= min(gpu.count_max, policy.max_gpus):
+        return "count"
+    if not offer.memory_gb.is_finite():
+        return "memory"
+    if gpu.memory_gb_min is not None and offer.memory_gb < gpu.memory_gb_min:
+        return "memory"
+    if gpu.memory_gb_max is not None and offer.memory_gb > gpu.memory_gb_max:
+        return "memory"
+    if offer.disk_gb_max is not None and offer.disk_gb_max < job.disk_gb:
+        return "disk"
+    return None
+
+
+def blocked(offer: Offer, policy: Policy) -> str | None:
+    """What the policy blocks about an offer, whatever is asked for; None when nothing."""
+    if offer.gpu in policy.blocked_gpus:
+        return "gpu_blocked"
+    if policy.blocked_hosts and not _hosts(offer).isdisjoint(policy.blocked_hosts):
+        return "host_blocked"
+    if policy.blocked_countries and any(in_region(offer, country) for country in policy.blocked_countries):
+        return "country_blocked"
+    return None
+
+
+def capability(offer: Offer) -> Decimal | None:
+    """The offer's CUDA compute capability: as its cloud says, else as it is known of that GPU; None when unknown."""
+    if offer.compute_capability is not None and offer.compute_capability.is_finite():
+        return offer.compute_capability
+    known = GPUS.get(offer.gpu)
+    return None if known is None else known.compute_capability
+
+
+@functools.lru_cache(maxsize=512)
+def _names(country: str, region: str) -> frozenset[str]:
+    """Everything that an offer's place is called, in capitals; the same few places come again and again."""
+    words = re.findall(r"[A-Z0-9]+", region)
+    union = country in EU or (not country and any(word in EU for word in words))
+    return frozenset([country, region, *words, *(["EU"] if union else [])])
+
+
+def _hosts(offer: Offer) -> set[str]:
+    return {f"{offer.cloud}:{one}" for one in (offer.host_id, offer.machine_id) if one}
+
+
+def _terms(offer: Offer, job: JobRequest, *, free: bool) -> str | None:
+    price = offer.price_usd_h
+    if price is None or unpriced(offer, free=free):
+        return "price_missing"
+    if job.spot is not SpotPolicy.ANY and offer.spot is not (job.spot is SpotPolicy.YES):
+        return "spot"
+    if job.regions and not any(in_region(offer, region) for region in job.regions):
+        return "region"
+    if job.max_price_usd_h is not None and price > job.max_price_usd_h:
+        return "price"
+    known = offer.reliability is not None and offer.reliability.is_finite()
+    if job.min_reliability is not None and (not known or (offer.reliability or 0) < job.min_reliability):
+        return "reliability"
+    if offer.stock is Stock.NONE:
+        return "stock"
+    if offer.available_for_s is not None and not job.work and offer.available_for_s < job.hours * 3600:
+        return "too_short"
+    return None
+
+
+def in_region(offer: Offer, region: str) -> bool:
+    """Whether an offer is in what a person calls a region: a country code, `EU`, a region's name or a part of it."""
+    return region.strip().upper() in _names((offer.country or "").upper(), offer.region.upper())
+
+
+def excluded(code: str, ids: list[str]) -> Excluded:
+    """The offers left out for one reason."""
+    sentence = EXCLUSIONS[code].format(n=plural(len(ids), "offer"))
+    return Excluded(
+        reason_code=code, sentence=sentence, count=len(ids), example_ids=tuple(heapq.nsmallest(EXAMPLES, ids))
+    )

@@ -1,0 +1,211 @@
+"""Which offers answer a job, in order of the expected total run cost with its risk; never by the hourly price alone.
+
+What decides is the expected total plus a penalty for risk: the policy's `risk_weight` x the chance of losing the host x
+the compute cost. Where the work is known, each offer is counted with the hours that it needs; offers that miss the goal
+stand below those that reach it, and below them offers of which nobody can tell how long they take. Linear in the offers
+but for one sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from bot.rules.market.columns import Indices, Prices, examples, kind_names, kinds, plain
+from bot.rules.market.estimate import Estimate, estimate, reliability
+from bot.rules.market.filters import EXCLUSIONS, Excluded, excluded, reason
+from bot.rules.market.scoring import Cases, Scored
+from bot.rules.market.vectorized import Field
+from bot.rules.policy.policy import Policy
+from bot.rules.sizing.throughput import FinishedRun
+from bot.rules.values.phrases import hours, rate, usd
+from ledger.kernel.job import JobRequest
+from providers.capabilities import Capabilities
+from providers.contract import Offer
+
+BEST_COST = "best cost-efficiency"
+BEST_STABILITY = "best stability"
+#: The same where the cloud reports no reliability, so that what was compared is the policy's assumption.
+ASSUMED_STABILITY = "best stability (assumed)"
+FREE = "free"
+FASTEST = "fastest within budget"
+_ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedOption:
+    """One offer that answers the job. `rank` counts from 1 over all of them; `why` is one sentence; `risk_usd` is what
+    the ranking adds to the expected total."""
+
+    offer: Offer
+    estimate: Estimate
+    rank: int
+    marks: tuple[str, ...]
+    why: str
+    risk_usd: Decimal = _ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The options to show, how many offers answered the job in all, and what was left out and why."""
+
+    options: tuple[RankedOption, ...]
+    excluded: tuple[Excluded, ...]
+    answered: int = 0
+
+
+def rank(
+    offers: Iterable[Offer],
+    job: JobRequest,
+    policy: Policy,
+    capabilities_by_cloud: Mapping[str, Capabilities],
+    *,
+    top: int | None = None,
+    whole: bool = False,
+    to_run: bool = False,
+    runs: tuple[FinishedRun, ...] = (),
+) -> Ranked:
+    """The best `top` options (the policy's `options_shown` unless given) and everything that was left out.
+
+    The most stable option and, where times follow from the work, the fastest are always among them: they take the last
+    places when their own rank is lower. One option may carry several marks. `whole` says that the job's hours are what
+    is rented: the worst case lasts all of them, and needing more is late. `to_run` says that something is to be bought,
+    so a cloud that runs programs only needs one. `runs` are this installation's own, which correct every throughput.
+    """
+    market = tuple(offers)
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    found = _answering(market, cases, capabilities_by_cloud, to_run=to_run)
+    count = max(policy.options_shown if top is None else top, 1)
+
+    def costs(offer: Offer) -> Estimate:
+        return estimate(offer, job, policy, capabilities_by_cloud[offer.cloud], cases.run(offer), whole=whole)
+
+    free = frozenset(cloud for cloud, able in capabilities_by_cloud.items() if able.free)
+    shown = _shown(found.field, count, free) if len(found.field) else []
+    least_usd = shown[0][1].expected_usd if shown else _ZERO
+    options = (_option(place, one, marks, costs(one.offer), least_usd, policy) for place, one, marks in shown)
+    return Ranked(options=tuple(options), excluded=found.excluded, answered=len(found.field))
+
+
+def in_order(
+    offers: Iterable[Offer],
+    job: JobRequest,
+    policy: Policy,
+    capabilities_by_cloud: Mapping[str, Capabilities],
+    *,
+    whole: bool = False,
+    to_run: bool = False,
+    runs: tuple[FinishedRun, ...] = (),
+) -> list[Scored]:
+    """Every offer that answers in the order of `rank`, with its exact total; no other part of an estimate is made."""
+    cases = Cases(job, policy, capabilities_by_cloud, whole=whole, runs=runs)
+    found = _answering(tuple(offers), cases, capabilities_by_cloud, to_run=to_run).field
+    return found.cheapest(len(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    field: Field
+    excluded: tuple[Excluded, ...]
+
+
+def _answering(market: Sequence[Offer], cases: Cases, able: Mapping[str, Capabilities], *, to_run: bool) -> _Answering:
+    """The offers that answer the job, and the others by their reason."""
+    job, policy = cases.job, cases.policy
+    images = {cloud: policy.capabilities_of(job.image or policy.image(cloud)) for cloud in able}
+
+    def code(offer: Offer) -> str | None:
+        known = able.get(offer.cloud)
+        if known is None:
+            return "cloud_unknown"
+        found = reason(offer, job, policy, known.free, images[offer.cloud])
+        if found is None and job.image and not known.images:
+            return "own_image"
+        return "program" if found is None and to_run and known.batch and not job.run else found
+
+    prices = Prices.of(market)
+    kind = kinds(market, kind_names(job, policy, images))
+    fine = plain(market, prices, job, policy)
+    why = np.zeros(len(market), dtype=np.intp)
+    for place in np.flatnonzero(~fine).tolist():
+        why[place] = _NUMBERS[code(market[place])]
+    # Those that are plain share their reason with all of their kind.
+    places = np.flatnonzero(fine)
+    first, of = examples(kind, places)
+    why[places] = np.array([_NUMBERS[code(market[place])] for place in first], dtype=np.intp)[of]
+    field = Field(market, prices, np.flatnonzero(why == 0), kind, cases)
+    for place, left in field.left_out.items():
+        why[place] = _NUMBERS[left]
+    return _Answering(field, tuple(_excluded(market, why)))
+
+
+#: Reasons as numbers, so that a column can hold them; 0 is none.
+_NUMBERS: Mapping[str | None, int] = {None: 0, **{code: n for n, code in enumerate(EXCLUSIONS, 1)}}
+
+
+def _excluded(market: Sequence[Offer], why: Indices) -> Iterator[Excluded]:
+    present = set(np.unique(why).tolist())
+    for code, number in _NUMBERS.items():
+        if code is not None and number in present:
+            yield excluded(code, [market[place].id for place in np.flatnonzero(why == number).tolist()])
+
+
+def _shown(found: Field, count: int, free: frozenset[str]) -> list[tuple[int, Scored, tuple[str, ...]]]:
+    """The options to show with their place from 0 and their marks: first ones, then marked ones further down."""
+    first = list(enumerate(found.cheapest(count)))
+    stable, fastest = found.stable(), found.fastest()
+    stability = BEST_STABILITY if stable[1].offer.reliability is not None else ASSUMED_STABILITY
+    marked = [(stable, stability), *([(fastest, FASTEST)] if fastest is not None else [])]
+    below = sorted({place: one for (place, one), _ in marked if place >= len(first)}.items())
+    kept = first if len(first) + len(below) <= count else first[: max(count - len(below), 1)]
+    marks: dict[int, tuple[str, ...]] = {0: (BEST_COST,)}
+    for (place, _), mark in marked:
+        marks[place] = (*marks.get(place, ()), mark)
+    return [
+        (place, one, (*((FREE,) if one.offer.cloud in free else ()), *marks.get(place, ())))
+        for place, one in (*kept, *below)
+    ]
+
+
+def _option(
+    place: int, one: Scored, marks: tuple[str, ...], costs: Estimate, least_usd: Decimal, policy: Policy
+) -> RankedOption:
+    why = _why(one, costs, marks, least_usd, policy)
+    return RankedOption(one.offer, costs, place + 1, marks, why, one.risk_usd)
+
+
+def _why(one: Scored, costs: Estimate, marks: tuple[str, ...], first_usd: Decimal, policy: Policy) -> str:
+    offer = one.offer
+    kind = "spot" if offer.spot else "on-demand"
+    known = "reported" if offer.reliability is not None else "assumed"
+    trusted = f"{reliability(offer, policy):.1%} reliability ({known})"
+    if FREE in marks:
+        return _why_free(offer, costs)
+    total = f"{usd(costs.expected_usd)} expected for {hours(costs.hours)} at {rate(offer.price_usd_h or Decimal(0))}"
+    more = costs.expected_usd - first_usd
+    dearer = f"{usd(abs(more))} {'more' if more >= 0 else 'less'} than the first"
+    stable = "most stable" if BEST_STABILITY in marks else ""
+    stable = "most stable as assumed" if ASSUMED_STABILITY in marks else stable
+    if BEST_COST in marks:
+        lead = "Lowest expected total with its risk"
+        lead += f" and {stable}" if stable else ""
+        lead += " and fastest" if FASTEST in marks else ""
+    elif stable:
+        lead = f"{stable[0].upper()}{stable[1:]}{' and fastest' if FASTEST in marks else ''} for {dearer}"
+    elif FASTEST in marks:
+        lead = f"Fastest for {dearer}"
+    else:
+        lead = f"{dearer[0].upper()}{dearer[1:]}"
+    risk = f"{usd(one.risk_usd)} counted for risk" if one.risk_usd else "no risk counted"
+    late = f" It misses the goal by {hours(costs.late_hours)}." if costs.late_hours else ""
+    guess = f" {' '.join(costs.unknown)}" if costs.unknown else ""
+    return f"{lead}: {total}, {kind}, {trusted}, {risk}.{late}{guess}"
+
+
+def _why_free(offer: Offer, costs: Estimate) -> str:
+    """A free offer is compared with nothing that is paid: what it takes are hours of a quota."""
+    left = "" if offer.available_for_s is None else f", of {hours(Decimal(offer.available_for_s) / 3600)} to be had"
+    return f"Free: no dollars, but up to {hours(costs.hours)} of a quota{left}. {offer.warning}".strip()

@@ -1,0 +1,143 @@
+"""The exact score of one offer: its expected total, its penalty for risk, and everything that breaks a tie.
+
+This is the definition of the order. `market.vectorized` only spares work: it computes the same sums for a whole market
+in floating point, and asks here wherever its rounding could decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from bot.rules.grammar.run_words import workload_of
+from bot.rules.market.estimate import Scenario, loss_chance, parts, reliability, scenarios
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing.spend_limits import MICRO_USD
+from bot.rules.sizing.run_time import RunTime, run_time
+from bot.rules.sizing.throughput import FinishedRun
+from ledger.kernel.job import JobRequest
+from providers.capabilities import Capabilities
+from providers.contract import Offer, Stock
+
+#: Where an option stands before any price is looked at.
+IN_TIME, LATE, UNKNOWN_TIME = range(3)
+
+_ZERO = Decimal(0)
+
+Order = tuple[Decimal | int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One offer with its expected total and its penalty, both in dollars; the least `order` stands first."""
+
+    offer: Offer
+    expected_usd: Decimal
+    risk_usd: Decimal
+    order: Order
+
+    @property
+    def total_usd(self) -> Decimal:
+        """What the ranking goes by."""
+        return self.expected_usd + self.risk_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How a job runs on one number of one GPU of one cloud: its time, where that puts it, and its expected scenario.
+
+    `risk_h` are the hours that the chance of losing the host is counted for as a penalty.
+    """
+
+    run: RunTime | None
+    tier: int
+    scenario: Scenario
+    risk_h: Decimal
+
+
+class Cases:
+    """One case per cloud, GPU and number, since all offers of those take the same time."""
+
+    def __init__(
+        self,
+        job: JobRequest,
+        policy: Policy,
+        able: Mapping[str, Capabilities],
+        *,
+        whole: bool,
+        runs: tuple[FinishedRun, ...] = (),
+    ) -> None:
+        self.job = job
+        self.policy = policy
+        self._able = able
+        self._whole = whole
+        self._own = runs
+        self._work = workload_of(job)
+        self._runs: dict[tuple[str, int], RunTime] = {}
+        self._known: dict[str | tuple[str, str, int], Case] = {}
+
+    def of(self, offer: Offer) -> Case:
+        """The case of an offer."""
+        key = offer.cloud if self._work is None else (offer.cloud, offer.gpu, offer.gpu_count)
+        found = self._known.get(key)
+        if found is None:
+            run = self.run(offer)
+            expected = scenarios(self.job, self.policy, self._able[offer.cloud], run, whole=self._whole)[1]
+            found = Case(run, _tier(run), expected, self.policy.risk_weight * expected.work_h)
+            self._known[key] = found
+        return found
+
+    def run(self, offer: Offer) -> RunTime | None:
+        """The time of the work on an offer's GPUs; None where only hours are asked for."""
+        if self._work is None:
+            return None
+        key = offer.gpu, offer.gpu_count
+        if key not in self._runs:
+            found = run_time(self._work, *key, self.job.hours, self._own)
+            over_h = found.hours.expected - self.job.hours if self._whole and found.known else _ZERO
+            self._runs[key] = replace(found, late_h=max(found.late_h, over_h))
+        return self._runs[key]
+
+
+def _tier(run: RunTime | None) -> int:
+    if run is None:
+        return IN_TIME
+    if not run.known:
+        return UNKNOWN_TIME
+    return LATE if run.late_h else IN_TIME
+
+
+def unsuited(offer: Offer, case: Case) -> str | None:
+    """The reason to leave an offer out that only the time and the memory of the work can tell."""
+    if case.run is None:
+        return None
+    if not case.run.fits:
+        return "vram"
+    short = offer.available_for_s is not None and offer.available_for_s < needed_s(case.run)
+    return "too_short" if short else None
+
+
+def needed_s(run: RunTime) -> Decimal:
+    """For how many seconds an offer must be available."""
+    return run.hours.expected * 3600
+
+
+def score(offer: Offer, cases: Cases) -> Scored:
+    """The keys to sort by. Each later key only breaks ties, and better is always smaller, so that no offer ever stands
+    above one that is at least as good in everything."""
+    job, policy, case = cases.job, cases.policy, cases.of(offer)
+    expected = sum(parts(offer, case.scenario, policy), _ZERO)
+    price = offer.price_usd_h or _ZERO
+    hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
+    risk = (case.risk_h * loss_chance(offer, policy) * hourly).quantize(MICRO_USD)
+    facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
+    place = job.candidates.index(offer.cloud) if job.candidates else 0
+    size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)
+    terms = (price, -reliability(offer, policy), *facts, -stock_rank(offer.stock), *size, place, offer.id)
+    return Scored(offer, expected, risk, (case.tier, expected + risk, *terms))
+
+
+def stock_rank(stock: Stock | None) -> int:
+    """How much of an offer is left, as a number: more is better, unknown is none."""
+    return 2 if stock is Stock.HIGH else 1 if stock is Stock.MEDIUM else 0

@@ -1,0 +1,223 @@
+"""All offers that answer a job, compared at once: sums in floating point, each with a bound of its rounding.
+
+The exact order is `market.scoring`'s. Here every offer gets an interval that its exact total with the penalty lies
+in. Offers whose intervals do not touch stand in the same order when they are exact; the others are scored exactly, so
+that no answer depends on floating point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+
+from bot.rules.market.columns import Flags, Floats, Indices, Prices, column, examples, flags
+from bot.rules.market.estimate import reliability
+from bot.rules.market.scoring import Case, Cases, Scored, needed_s, score, stock_rank, unsuited
+from bot.rules.policy.policy import Policy
+from bot.rules.sizing.interruptions import Checkpointing, loss_shares
+from providers.contract import Offer
+
+#: More than exact parts can differ from unrounded ones: six parts and the penalty, each rounded to a micro-dollar.
+_ROUNDING_USD = 8e-6
+#: More than a sum of these few products can be off in floating point, as a share of the greatest product.
+_FLOAT_SHARE = 1e-12
+#: More than a share of lost work can be off: it is rounded to nine places.
+_LOSS_SHARE = 2e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Totals:
+    """Per offer: expected totals without and with the penalty, and more than either can be off, in dollars; beside
+    them the reliability that they were counted with, and whether it is a spot offer."""
+
+    expected: Floats
+    total: Floats
+    off: Floats
+    trusted: Floats
+    spot: Flags
+
+    def only(self, kept: Flags) -> _Totals:
+        """Those of some offers."""
+        return _Totals(self.expected[kept], self.total[kept], self.off[kept], self.trusted[kept], self.spot[kept])
+
+
+class Field:
+    """The offers that answer a job. `offers` are looked up by their place in the market that was given.
+
+    `left_out` holds the reason for those that only their time or their total left out.
+    """
+
+    def __init__(self, market: Sequence[Offer], prices: Prices, places: Indices, kinds: Indices, cases: Cases) -> None:
+        self._market = market
+        self._cases = cases
+        self._exact: dict[int, Scored] = {}
+        self.left_out: dict[int, str] = {}
+        first, kind = examples(kinds, places)
+        every = [cases.of(market[place]) for place in first]
+        kept = self._suited(places, every, kind)
+        self._places, kind = places[kept], kind[kept]
+        self._totals = _totals(market, prices, self._places, every, kind, cases.policy)
+        if cases.job.budget_cap_usd is not None:
+            kept = self._affordable(cases.job.budget_cap_usd)
+            self._places, kind = self._places[kept], kind[kept]
+            self._totals = self._totals.only(kept)
+        self._every, self._kind = every, kind
+        self._tiers = np.array([case.tier for case in every], dtype=np.intp)[kind]
+        self._low = self._totals.total - self._totals.off
+        self._high = self._totals.total + self._totals.off
+
+    def __len__(self) -> int:
+        """How many offers answer."""
+        return len(self._places)
+
+    def _suited(self, places: Indices, every: Sequence[Case], kind: Indices) -> Flags:
+        """Which offers their time and their memory do not leave out."""
+        if all(case.run is None for case in every):
+            return np.ones(len(places), dtype=np.bool_)
+        needed = np.array([0.0 if case.run is None else float(needed_s(case.run)) for case in every])
+        wrong = flags(case.run is not None and not case.run.fits for case in every)
+        available = column([self._market[place] for place in places.tolist()], "available_for_s")
+        doubtful = wrong[kind] | ~(np.isnan(available.floats) | available.at_least(needed[kind]))
+        judged = {at: unsuited(self._market[places[at]], every[kind[at]]) for at in np.flatnonzero(doubtful).tolist()}
+        doubtful[[*judged]] = [code is not None for code in judged.values()]
+        self.left_out |= {int(places[at]): code for at, code in judged.items() if code is not None}
+        return ~doubtful
+
+    def _affordable(self, budget_usd: Decimal) -> Flags:
+        """Which offers' exact expected totals are inside the budget."""
+        limit = float(budget_usd)
+        expected, off = self._totals.expected, self._totals.off + _FLOAT_SHARE * limit
+        inside = expected + off <= limit
+        for at in np.flatnonzero(np.abs(expected - limit) < off).tolist():
+            inside[at] = self._score(at).expected_usd <= budget_usd
+        for at in np.flatnonzero(~inside).tolist():
+            self.left_out[int(self._places[at])] = "budget"
+        self._exact.clear()
+        return inside
+
+    def _score(self, at: int) -> Scored:
+        found = self._exact.get(at)
+        if found is None:
+            found = self._exact[at] = score(self._market[self._places[at]], self._cases)
+        return found
+
+    def cheapest(self, count: int) -> list[Scored]:
+        """The first `count` in the exact order."""
+        first: list[Scored] = []
+        for tier in np.unique(self._tiers):
+            first += self._least(np.flatnonzero(self._tiers == tier), count - len(first))
+            if len(first) == count:
+                break
+        return first
+
+    def _least(self, among: Indices, count: int) -> list[Scored]:
+        """The first `count` of some offers of one tier, in the exact order."""
+        if len(among) > count:
+            last = np.partition(self._high[among], count - 1)[count - 1]
+            among = among[self._low[among] <= last]
+        return sorted((self._score(at) for at in among.tolist()), key=by_order)[:count]
+
+    def stable(self) -> tuple[int, Scored]:
+        """The cheapest of the most stable offers of the first tier, and its place in the exact order, from 0."""
+        tier = self._tiers.min()
+        among = np.flatnonzero(self._tiers == tier)
+        spot = self._totals.spot[among]
+        among = self._trusted(among if spot.all() else among[~spot])
+        known = np.fromiter(map(_stability, self._offers(among)), np.intp)
+        (best,) = self._least(among[known == known.max()], 1)
+        return self._place(best, tier), best
+
+    def _trusted(self, among: Indices) -> Indices:
+        """Those of some offers that have the greatest reliability, exactly."""
+        about = self._totals.trusted[among]
+        greatest = among[about == about.max()]
+        said = [reliability(one, self._cases.policy) for one in self._offers(greatest)]
+        most = max(said)
+        equal = flags(one == most for one in said)
+        return np.compress(equal, greatest)
+
+    def _offers(self, among: Indices) -> list[Offer]:
+        return [self._market[place] for place in self._places[among].tolist()]
+
+    def fastest(self) -> tuple[int, Scored] | None:
+        """The cheapest of the offers that are done first, and its place; None where no time follows from the work."""
+        times = [case.run.hours.expected if case.run is not None and case.run.known else None for case in self._every]
+        present = [(time, n) for n in np.unique(self._kind) if (time := times[n]) is not None]
+        if not present:
+            return None
+        least = min(time for time, _ in present)
+        among = np.flatnonzero(np.isin(self._kind, [n for time, n in present if time == least]))
+        tier = self._tiers[among].min()
+        (best,) = self._least(among[self._tiers[among] == tier], 1)
+        return self._place(best, tier), best
+
+    def _place(self, found: Scored, tier: np.intp) -> int:
+        total = float(found.total_usd)
+        before = int(np.count_nonzero(self._tiers < tier))
+        same = np.flatnonzero(self._tiers == tier)
+        margin = _FLOAT_SHARE * abs(total)
+        below = self._high[same] < total - margin
+        near = same[~below & (self._low[same] <= total + margin)]
+        return before + int(below.sum()) + sum(self._score(at).order < found.order for at in near.tolist())
+
+
+def by_order(one: Scored) -> tuple[Decimal | int | str, ...]:
+    """The key to sort scored offers by."""
+    return one.order
+
+
+def _stability(offer: Offer) -> int:
+    """What makes one of two equally reliable offers more stable: its datacenter, then a check, then its stock."""
+    return 100 * int(offer.datacenter or 0) + 10 * int(offer.verified or 0) + stock_rank(offer.stock)
+
+
+def _trust(offers: Sequence[Offer], said: Floats, policy: Policy) -> Floats:
+    """`bot.rules.market.estimate.reliability` of all offers."""
+    centre, other = float(policy.assumed_datacenter_reliability), float(policy.assumed_reliability)
+    assumed = np.fromiter((centre if one.datacenter else other for one in offers), np.float64)
+    return np.where(np.isfinite(said), np.clip(said, 0.0, 1.0), assumed)
+
+
+def _totals(
+    market: Sequence[Offer], prices: Prices, places: Indices, every: Sequence[Case], kind: Indices, policy: Policy
+) -> _Totals:
+    """The sum of `estimate.parts` and the penalty of `scoring` for all offers, without rounding."""
+
+    def of(number: Callable[[Case], Decimal | float]) -> Floats:
+        return np.array([float(number(case)) for case in every], dtype=np.float64)[kind]
+
+    offers = [market[place] for place in places.tolist()]
+    price = prices.price.floats[places]
+    stored = np.clip(prices.storage.floats[places], 0.0, price)
+    hourly = price - stored
+    said = prices.reliability.floats[places]
+    spot = flags(one.spot for one in offers)
+    trusted = _trust(offers, said, policy)
+    chance = 1 - trusted
+    chance = np.where(spot, np.minimum(chance + float(policy.spot_interruption), 1.0), chance)
+    work = of(lambda case: case.scenario.work_h)
+    repeated = of(lambda case: case.scenario.interruptions) * work
+    lost = repeated * _lost(chance, every, kind)
+    hours = of(lambda case: case.scenario.compute_h + case.scenario.startup_h) + lost
+    hours += work * of(lambda case: case.scenario.retries)
+    storing, risk = of(lambda case: case.scenario.storage_h), of(lambda case: case.risk_h)
+    rest = of(lambda case: case.scenario.store_usd)
+    rest += np.maximum(prices.egress.floats[places], 0.0) * of(lambda case: case.scenario.egress_gb)
+    rest += np.maximum(prices.ingress.floats[places], 0.0) * of(lambda case: case.scenario.ingress_gb)
+    expected = hourly * hours + stored * storing + rest
+    off = _ROUNDING_USD + _FLOAT_SHARE * (price * (hours + storing + risk + work) + rest)
+    off += _LOSS_SHARE * repeated * hourly
+    return _Totals(expected, expected + risk * chance * hourly, off, trusted, spot)
+
+
+def _lost(chance: Floats, every: Sequence[Case], kind: Indices) -> Floats:
+    """`bot.rules.market.estimate.lost_share` of all offers, over their scenario's interruptions."""
+    if not every:
+        return chance
+    none = Checkpointing(Decimal(0), Decimal(0))
+    hows = [case.scenario.checkpointing or none for case in every]
+    known = flags(case.scenario.checkpointing is not None for case in every)[kind]
+    return np.where(known, 2 * loss_shares(chance, hows, kind), chance)

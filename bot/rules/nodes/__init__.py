@@ -1,0 +1,1 @@
+"""What check-ins of the agent say."""

@@ -1,0 +1,225 @@
+"""What a machine's own check-ins mean: how its work goes, what it is asked to do, and when nobody needs it any more.
+
+A check-in speaks against *absent* and never extends anything. An instance that never checked in has no agent, so
+neither silence nor idling ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bot.rules.policy.policy import Policy
+from bot.rules.values.end_reason import COMPLETED, IDLE, NO_HEARTBEAT, WORK_FAILED
+from bot.rules.values.phrases import hours, plural
+from ledger.kernel.states import SessionState
+
+#: Seconds between two check-ins of a node.
+INTERVAL_S: Final = 60
+#: Within this time before its end, a node is asked to save.
+SAVE_BEFORE: Final = timedelta(minutes=10)
+#: Of nodes that report, this many must be silent at once, and half of all, to take it for our own fault.
+DEAF_LEAST: Final = 4
+
+
+class Ask(StrEnum):
+    """What a node is asked to do."""
+
+    SAVE = "save"
+    UPLOAD = "upload"
+    PAUSE = "pause"
+    STOP = "stop"
+
+
+class Work(StrEnum):
+    """What a node says about its job."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One check-in. `utilisation` is percent per GPU; `seq` rises with every check-in of one instance."""
+
+    seq: int
+    utilisation: tuple[Decimal, ...] = ()
+    work: Work = Work.RUNNING
+    step: int | None = None
+    target_step: int | None = None
+    tokens_per_s: Decimal | None = None
+    idle_since: datetime | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What is kept of a node's check-ins. `at` is the last one, None before the first."""
+
+    seq: int = 0
+    at: datetime | None = None
+    idle_since: datetime | None = None
+    work: Work = Work.RUNNING
+    work_over_at: datetime | None = None
+    utilisation: tuple[Decimal, ...] = ()
+    step: int | None = None
+    target_step: int | None = None
+    #: The step and the time from which the job's speed is reckoned.
+    step_from: int | None = None
+    step_from_at: datetime | None = None
+    tokens_per_s: Decimal | None = None
+    checkpoint_step: int | None = None
+    checkpoint_at: datetime | None = None
+
+
+def is_replay(seen_seq: int, seq: int) -> bool:
+    """Whether a check-in, or a later one, was heard before."""
+    return seq <= seen_seq
+
+
+def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -> Heard:
+    """What is known after one more check-in. What a node says of times is believed within what can be true."""
+    busy = any(one >= busy_percent for one in report.utilisation) or not report.utilisation
+    idle_since = None
+    if not busy:
+        idle_since = before.idle_since or now
+        if report.idle_since is not None:
+            # Later than what is known, when it worked between two check-ins; never before the last busy one.
+            least = before.idle_since or before.at or now
+            idle_since = min(max(report.idle_since, least), now)
+    over_at = None
+    if report.work is not Work.RUNNING:
+        over_at = before.work_over_at if before.work is report.work else now
+    again = report.step is None or before.step is None or report.step < before.step
+    return Heard(
+        seq=report.seq,
+        at=now,
+        idle_since=idle_since,
+        work=report.work,
+        work_over_at=over_at,
+        utilisation=report.utilisation,
+        step=report.step,
+        target_step=report.target_step,
+        step_from=report.step if again else before.step_from,
+        step_from_at=now if again else before.step_from_at,
+        tokens_per_s=report.tokens_per_s,
+        checkpoint_step=report.checkpoint_step,
+        checkpoint_at=min(report.checkpoint_at, now) if report.checkpoint_at else None,
+    )
+
+
+def asks(
+    state: SessionState, wanted: str | None, ends_at: datetime | None, now: datetime, extra: Sequence[str] = ()
+) -> tuple[Ask, ...]:
+    """What a node is asked to do: by the state of its session, an order to stop it, its end, and what a gate wants."""
+    found = {Ask(one) for one in extra}
+    if state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
+        found |= {Ask.SAVE, Ask.UPLOAD, Ask.STOP}
+    elif wanted == "stop":
+        found |= {Ask.SAVE, Ask.UPLOAD, Ask.PAUSE}
+    elif ends_at is not None and ends_at - now <= SAVE_BEFORE:
+        found |= {Ask.SAVE, Ask.UPLOAD}
+    return tuple(one for one in Ask if one in found)
+
+
+class Progress(NamedTuple):
+    """How far a job is: when it is done at its own speed, and what it costs until then."""
+
+    eta: datetime
+    cost_to_finish_usd: Decimal
+
+
+def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | None:
+    """None while nobody can know: no target, no second step, or a job that is over."""
+    if found.target_step is None or found.step is None or found.step_from is None or found.step_from_at is None:
+        return None
+    if found.at is None or found.work is not Work.RUNNING or found.step <= found.step_from:
+        return None
+    took_s = (found.at - found.step_from_at).total_seconds()
+    left_s = max(found.target_step - found.step, 0) * took_s / (found.step - found.step_from)
+    most_s = timedelta(days=3650).total_seconds()
+    eta = max(found.at + timedelta(seconds=min(left_s, most_s)), now)
+    left_h = Decimal(int((eta - now).total_seconds())) / 3600
+    return Progress(eta, (left_h * price_usd_h).quantize(Decimal("0.01")))
+
+
+class Cut(NamedTuple):
+    """An end before the approved one: its code, since when its reason holds, the sentence, and how long it waits."""
+
+    code: str
+    since: datetime
+    sentence: str
+    grace_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A session whose node reports. It is ready since `ready_at`, and this service listens since `listening_at`.
+
+    What was before is not held against it: while nobody listened, nobody knows whether it was silent or idle.
+    """
+
+    workload: str
+    ready_at: datetime
+    listening_at: datetime
+    spared_until: datetime | None = None
+
+
+def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | None:
+    """Why a session ends before its time, by its node's own word; None while there is no reason."""
+    if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
+        return None
+    if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
+        if found.work is Work.FAILED:
+            return Cut(WORK_FAILED, found.work_over_at, "Its job ended with an error.", policy.done_grace_s)
+        return Cut(COMPLETED, found.work_over_at, "Its job is done.", policy.done_grace_s)
+    known_from = max(watched.ready_at, watched.listening_at)
+    quiet_from = max(found.at, known_from)
+    if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
+        said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
+        return Cut(NO_HEARTBEAT, quiet_from, said, policy.silent_grace_s)
+    if policy.end_when_idle and found.idle_since is not None:
+        idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
+        if now - idle_from >= timedelta(seconds=most_s):
+            said = (
+                f"No GPU of it did more than {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC; "
+                f"{hours(Decimal(most_s) / 3600)} is the limit for {watched.workload or 'its work'}."
+            )
+            return Cut(IDLE, idle_from, said, policy.idle_grace_s)
+    return None
+
+
+def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
+    """Seconds that a machine may idle, by the kind of its work."""
+    return limits.get(workload.lower(), limits["default"])
+
+
+def deaf(reporting: int, silent: int) -> str:
+    """Why so many silent nodes mean that nobody hears them, and not that they are all dead; "" when they are few."""
+    if silent < DEAF_LEAST or silent * 2 < reporting:
+        return ""
+    return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."
+
+
+def node_line(found: Heard | None, now: datetime) -> str:
+    """What every status says about a machine's agent, in one sentence."""
+    if found is None or found.at is None:
+        return "No agent reports from it: exempt from idle and heartbeat ends."
+    age_s = max(int((now - found.at).total_seconds()), 0)
+    age = plural(age_s, "second") if age_s < 2 * INTERVAL_S else plural(age_s // 60, "minute")
+    said = [f"Its agent reported {age} ago"]
+    if found.utilisation:
+        said.append("GPUs at " + ", ".join(f"{one:.0f} %" for one in found.utilisation))
+    if found.step is not None:
+        said.append(f"step {found.step:,}" + (f" of {found.target_step:,}" if found.target_step else ""))
+    if found.tokens_per_s is not None:
+        said.append(f"{found.tokens_per_s:,.0f} tokens/s")
+    if found.idle_since is not None:
+        said.append(f"idle since {found.idle_since:%H:%M} UTC")
+    return "; ".join(said) + "."

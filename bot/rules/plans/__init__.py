@@ -1,0 +1,1 @@
+"""Compare and complete training runs."""

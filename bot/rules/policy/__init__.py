@@ -1,0 +1,1 @@
+"""The policy file: its model, defaults, bounds and validation."""

@@ -1,0 +1,73 @@
+"""What makes a policy unusable: single values, and settings that do not go together. Checked when it is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bot.rules.budgets import budget
+from bot.rules.policy import bounds, consumers, tiers
+from bot.rules.policy.images import read_range
+from bot.rules.policy.policy import Policy
+from bot.rules.reports import digest
+from bot.rules.webhooks import webhooks
+
+
+def validated(policy: Policy) -> Policy:
+    """This policy, or ValueError with one sentence that names the setting and what a right value looks like."""
+    for sentence in _problems(policy):
+        raise ValueError(f"The policy is not usable: {sentence}.")
+    return policy
+
+
+def _problems(policy: Policy) -> Iterator[str]:
+    yield from bounds.problems(policy)
+    rules = (*_about_decisions(policy), *_about_machines(policy))
+    yield from (sentence for holds, sentence in rules if not holds)
+    yield from budget.problems(policy.budgets, policy.teams)
+    yield from consumers.problems(policy.consumers)
+    yield from tiers.problems(policy.approval_tiers, policy.approval_groups, policy.escalate_to, policy.teams)
+    yield from webhooks.problems(policy.webhook_networks, policy.webhook_ports)
+    yield from digest.problems(policy.digest_at, policy.digest_timezone, policy.digest_weekly)
+
+
+def _about_decisions(policy: Policy) -> Iterator[tuple[bool, str]]:
+    """Whether each rule about people, time and money holds, and what to say where it does not."""
+    yield (
+        all(len(names) > 1 and all(map(bounds.is_person, names)) for names in policy.same_person),
+        "same_person needs two or more names for each person, for example [U012AB3CD, operator:ada]",
+    )
+    yield 0 < policy.max_hours <= policy.max_hours_ever, "max_hours must be above 0 and at most max_hours_ever"
+    yield (
+        0 < policy.break_glass_hours <= policy.max_hours,
+        "break_glass_hours must be above 0 and at most max_hours",
+    )
+    signed = bool(policy.auto_approve_signed_by.strip() and policy.auto_approve_until)
+    yield (
+        policy.auto_approve_below_usd is None or signed,
+        "auto_approve_below_usd needs auto_approve_signed_by and auto_approve_until: somebody answers for it",
+    )
+    yield (
+        all(0 < share <= 1 for share in policy.budget_thresholds),
+        "budget_thresholds must lie between 0 and 1",
+    )
+
+
+def _about_machines(policy: Policy) -> Iterator[tuple[bool, str]]:
+    """The same for what is rented."""
+    yield policy.checkpoint_unverified in ("keep", "destroy"), "checkpoint_unverified must be keep or destroy"
+    yield "default" in policy.idle_s, "idle_s needs an entry `default`, for example 1800"
+    yield "default" in policy.min_disk_gb, "min_disk_gb needs an entry `default`, for example 50"
+    yield "default" in policy.default_image, "default_image needs an entry `default`"
+    yield (
+        all(read_range(text) for text in policy.image_capabilities.values()),
+        "image_capabilities needs a range for each image, for example 5.0-9.0",
+    )
+    yield (
+        all(re.fullmatch(r"[a-z]+:\S+", host) for host in policy.blocked_hosts),
+        "blocked_hosts needs the cloud and the id of each host, for example vast:51234",
+    )
+    yield (
+        all(re.fullmatch(r"[A-Za-z]{2}", country) for country in policy.blocked_countries),
+        "blocked_countries needs two letters for each, for example CN",
+    )

@@ -1,0 +1,1 @@
+"""Hours, price caps and spend limits."""

@@ -1,0 +1,71 @@
+"""The cap on hours: 12 in all without an override, and a bound that no override passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from enum import StrEnum
+
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import hours as say_hours
+
+SHORTEST_HOURS = Decimal(1) / 60
+STEP_HOURS = Decimal("0.25")
+
+
+class DurationOutcome(StrEnum):
+    OK = "ok"
+    NEEDS_OVERRIDE = "needs_override"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class DurationVerdict:
+    """What may happen with a number of hours. `code` says why, `total_hours` includes what was already approved."""
+
+    outcome: DurationOutcome
+    code: str
+    sentence: str
+    total_hours: Decimal
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may go on at all, with or without an override."""
+        return self.outcome is not DurationOutcome.REFUSED
+
+    @property
+    def needs_override(self) -> bool:
+        """Whether an override must be approved first."""
+        return self.outcome is DurationOutcome.NEEDS_OVERRIDE
+
+
+def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVerdict:
+    """Judge `hours` more on top of `already_hours` of the same session, against the policy's caps.
+
+    Zero, negative, infinite and NaN hours are refused, and so is a total above `max_hours_ever`.
+    """
+    if not hours.is_finite():
+        return _refused("not_a_number", f"{hours} is not a number of hours; write one like 6h or 90m.", already_hours)
+    if hours <= 0:
+        return _refused("not_positive", "The time must be above zero; write it like 6h or 90m.", already_hours)
+    if hours < SHORTEST_HOURS:
+        return _refused("too_short", "The shortest time is one minute; write it like 6h or 90m.", already_hours)
+    total = hours + already_hours
+    if total > policy.max_hours_ever:
+        sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}; ask for less time."
+        return _refused("too_long", sentence, total)
+    if total > policy.max_hours:
+        sentence = (
+            f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}: an override must be approved first."
+        )
+        return DurationVerdict(DurationOutcome.NEEDS_OVERRIDE, "needs_override", sentence, total)
+    return DurationVerdict(DurationOutcome.OK, "ok", f"{say_hours(total)} in all is within the limit.", total)
+
+
+def rented(needed_h: Decimal) -> Decimal:
+    """The hours to ask for where a run needs `needed_h` at worst: rounded up to a part of an hour that people read."""
+    return (needed_h / STEP_HOURS).to_integral_value(ROUND_CEILING) * STEP_HOURS
+
+
+def _refused(code: str, sentence: str, total: Decimal) -> DurationVerdict:
+    return DurationVerdict(DurationOutcome.REFUSED, code, sentence, total)

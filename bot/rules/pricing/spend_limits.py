@@ -1,0 +1,144 @@
+"""The spend gate: what an approval covers, what a fresh or a billed price does to it, and who may move a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from enum import StrEnum
+
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import Verdict, rate, rates, usd
+
+MICRO_USD = Decimal("0.000001")
+_ZERO = Decimal(0)
+#: Above this a price is bad data, not an offer.
+MOST_USD_H = Decimal(1_000_000)
+
+
+class RequoteOutcome(StrEnum):
+    GO = "go"
+    ASK_AGAIN = "ask_again"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class RequoteVerdict:
+    """What a fresh quote means for an approval: create now, ask the approvers again, or try the next option."""
+
+    outcome: RequoteOutcome
+    code: str
+    sentence: str
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the create may be sent under the approval as it stands."""
+        return self.outcome is RequoteOutcome.GO
+
+
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """A total that an approver set for all attempts of a request, at the quote version that they decided on."""
+
+    version: int
+    usd: Decimal
+    by: str
+
+
+def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
+    """The limit that holds: the lowest of the latest quote version at which an approver set one.
+
+    A later version without a limit of its own lifts nothing; an approver who sets another one there does.
+    """
+    return min(limits, key=lambda one: (-one.version, one.usd), default=None)
+
+
+def whole_micros(price_usd_h: Decimal) -> Decimal:
+    """A price in whole micro-dollars, as the ledger keeps it: rounded up, so that no limit is passed unseen.
+
+    What is no number of dollars is left as it is; other rules refuse it.
+    """
+    exponent = price_usd_h.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent >= -6 or price_usd_h > MOST_USD_H:
+        return price_usd_h
+    return price_usd_h.quantize(MICRO_USD, rounding=ROUND_UP)
+
+
+def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None = None) -> Decimal:
+    """Dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
+
+    Never more than the price that the requester named. ValueError for a price that is not a finite number of dollars or
+    is negative.
+    """
+    if not quoted_usd_h.is_finite() or quoted_usd_h < 0:
+        raise ValueError(f"a quoted price must be a finite number of dollars, not {quoted_usd_h}")
+    covered = quoted_usd_h * policy.price_tolerance
+    lowest = covered if asked_usd_h is None else min(covered, asked_usd_h)
+    return lowest.quantize(MICRO_USD, rounding=ROUND_DOWN)
+
+
+def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool = False) -> RequoteVerdict:
+    """Judge the price of an approved offer just before its create; None means that the offer is no longer sold.
+
+    Zero is a price only where the cloud is `free`; otherwise it is bad data, as a negative one and NaN are.
+    """
+    if fresh_usd_h is None:
+        return RequoteVerdict(RequoteOutcome.GONE, "offer_gone", "The approved offer is no longer for sale.")
+    if bad_price(fresh_usd_h, free=free):
+        sentence = "The cloud no longer shows a usable price for the approved offer, so it is asked again."
+        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, "price_missing", sentence)
+    if fresh_usd_h > price_cap_usd_h:
+        now, approved = rates(fresh_usd_h, price_cap_usd_h)
+        sentence = f"The price is now {now}, above the approved {approved}, so it is asked again."
+        return RequoteVerdict(RequoteOutcome.ASK_AGAIN, "price_moved", sentence)
+    sentence = f"The price, {rate(fresh_usd_h)}, is within the approved {rate(price_cap_usd_h)}."
+    return RequoteVerdict(RequoteOutcome.GO, "ok", sentence)
+
+
+def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
+    """Whether a price is bad data: missing, NaN, negative, beyond belief, or zero where the cloud is not free."""
+    if price_usd_h is None or not price_usd_h.is_finite() or price_usd_h > MOST_USD_H:
+        return True
+    return price_usd_h < 0 or (price_usd_h == 0 and not free)
+
+
+def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdict:
+    """Judge the rate that the cloud says it bills for a created instance against its grant's cap.
+
+    Not allowed means: end the instance and ask again. A rate that the cloud does not tell is allowed, with its own
+    code. A difference below one micro-dollar is rounding.
+    """
+    if billed_usd_h is None or not billed_usd_h.is_finite():
+        return Verdict(True, "rate_unknown", "The cloud does not say what it bills, so the quoted price is booked.")
+    if billed_usd_h >= price_cap_usd_h + MICRO_USD:
+        billed, approved = rates(billed_usd_h, price_cap_usd_h)
+        sentence = f"The cloud bills {billed}, above the approved {approved}, so the instance is ended and asked again."
+        return Verdict(False, "billed_above_cap", sentence)
+    sentence = f"The cloud bills {rate(billed_usd_h)}, within the approved {rate(price_cap_usd_h)}."
+    return Verdict(True, "ok", sentence)
+
+
+def total_cap(
+    worst_usd: Decimal,
+    *,
+    asked_usd: Decimal | None = None,
+    approver_usd: Decimal | None = None,
+    spent_usd: Decimal = _ZERO,
+) -> Decimal:
+    """The most that this attempt may spend: its worst case, or what earlier attempts left over of a lower limit.
+
+    `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
+    """
+    worst = worst_usd.quantize(MICRO_USD, rounding=ROUND_UP)
+    left = [limit - spent_usd for limit in (asked_usd, approver_usd) if limit is not None]
+    return max(min([worst, *(one.quantize(MICRO_USD, rounding=ROUND_DOWN) for one in left)]), _ZERO)
+
+
+def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:
+    """Whether a total cap may become `new_usd`. Anyone concerned may lower it; only an approver lifts an approver's."""
+    if not new_usd.is_finite() or new_usd <= 0:
+        return Verdict(False, "bad_amount", "A limit must be an amount above zero, such as $50.")
+    if new_usd > current_usd and set_by_approver and not by_approver:
+        sentence = f"The limit of {usd(current_usd)} was set by an approver; only an approver can lift it."
+        return Verdict(False, "cap_is_approvers", sentence)
+    return Verdict(True, "ok", f"The limit is {usd(new_usd)}.")

@@ -1,0 +1,1 @@
+"""When sessions end, are extended, or overspend."""

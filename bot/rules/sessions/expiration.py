@@ -1,0 +1,75 @@
+"""When the owner of a session is told of its end, how much of it is left, and what else ends it, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.values.phrases import hours, plural
+
+
+def warnings(before_s: Collection[int], began_at: datetime, deadline: datetime) -> tuple[datetime, ...]:
+    """When to warn of `deadline`, the earliest first. What would come in the first half of the time is left out.
+
+    A session of one hour is not warned one hour before its end: that would be when it begins.
+    """
+    half = (deadline - began_at) / 2
+    return tuple(sorted(deadline - timedelta(seconds=s) for s in set(before_s) if timedelta(seconds=s) <= half))
+
+
+def is_due(moments: Sequence[datetime], deadline: datetime, warned_at: datetime | None, now: datetime) -> bool:
+    """Whether to warn now. Warnings that were missed while nothing ran are one; the end itself is never unannounced."""
+    if warned_at is None:
+        return any(moment <= now for moment in (*moments, deadline))
+    return any(warned_at < moment <= now for moment in moments)
+
+
+def is_last(moments: Sequence[datetime], now: datetime) -> bool:
+    """Whether no other warning follows one that is given now."""
+    return all(moment <= now for moment in moments)
+
+
+def next_look(moments: Sequence[datetime], deadline: datetime, now: datetime) -> datetime:
+    """When the session needs attention again: its next warning, or its end."""
+    return min((moment for moment in moments if moment > now), default=deadline)
+
+
+def ended_by(
+    hours_approved: Decimal, most_hours: Decimal, *, spent: str, unconfirmed: bool, ahead: bool = False
+) -> tuple[str, str]:
+    """Code and sentence of an approved end. `spent` is the amount that is used up before the hours, or empty.
+
+    `ahead`: the end is still to come, so nothing of it is said as if it had happened.
+    """
+    then = " then." if ahead else "."
+    code, said = "reservation_over", f"The approved {hours(hours_approved)} are over{then}"
+    if spent:
+        code, said = "budget_cap", f"The approved amount of {spent} is used up{then}"
+    elif hours_approved >= most_hours:
+        code, said = "hours_cap", f"{said} That is the most without an override; {hours(most_hours)} is the cap."
+    if unconfirmed:
+        return "drift_unconfirmed", f"{said} Nobody confirmed what it would cost."
+    return code, said
+
+
+def left(deadline: datetime, now: datetime) -> str:
+    """The countdown that every status shows: `1 h 12 min left`, `2 minutes left`, `over`."""
+    minutes = -((now - deadline) // timedelta(minutes=1))
+    if minutes <= 0:
+        return "over"
+    if minutes < 60:
+        return f"{plural(minutes, 'minute')} left"
+    return f"{minutes // 60} h {minutes % 60:02d} min left"
+
+
+def termination_policy(before_s: Collection[int], *, can_end: bool, agent: str) -> str:
+    """What ends a session, which every status shows. `can_end`: whether a call at its cloud does.
+
+    `agent` is the sentence about the program on the machine that reports from it, or about its absence.
+    """
+    if not can_end:
+        return "Nothing ends it from outside: its own end or its timeout does."
+    told = [hours(Decimal(seconds) / 3600) for seconds in sorted(set(before_s), reverse=True) if seconds > 0]
+    listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1]))) if told else "shortly"
+    return f"It ends at its approved time or amount; its owner is told {listed} before. {agent}".strip()

@@ -1,0 +1,56 @@
+"""More time for a session: what is inside what was approved already, and what an extension would cost."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.approvals.decision import DeciderFacts, is_approver
+from bot.rules.market.estimate import Component, Estimate
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.phrases import rate
+from ledger.kernel.actor import ActorKind
+
+#: A difference below this is the rounding of a started second.
+ROUNDING = timedelta(seconds=1)
+EXTEND = "extend"
+
+
+def may_act(policy: Policy, who: DeciderFacts, *, own: bool) -> bool:
+    """Whether somebody may act on a session: its owner (`own`), an approver, or a fallback contact."""
+    if not who.known or not who.team_ok or who.is_deleted:
+        return False
+    contact = who.actor.kind is ActorKind.SLACK and who.actor.id in policy.fallback_contacts
+    # Guests and bots decide nothing, so no list of approvers lets them end what others run.
+    decides = is_approver(policy, who) and not who.is_guest and not who.is_bot
+    return own or contact or decides
+
+
+def is_inside(deadline: datetime, extra_hours: Decimal, approved_until: datetime) -> bool:
+    """Whether a later end still lies in the time and the amount that were approved."""
+    return later(deadline, extra_hours) <= approved_until + ROUNDING
+
+
+def later(at: datetime, extra_hours: Decimal) -> datetime:
+    """`at` and so many hours more."""
+    return at + timedelta(seconds=float(extra_hours * 3600))
+
+
+def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Estimate:
+    """What the extra time costs: the rate that is billed now, and at worst the tolerance that an approval covers."""
+    expected = price_usd_h * extra_hours
+    worst = expected * policy.price_tolerance
+    assumed = f"{say_hours(extra_hours)} more at {rate(price_usd_h)}, which is what the cloud bills now."
+    return Estimate(
+        expected, expected, worst, extra_hours, (Component("compute", expected, expected, worst),), (assumed,)
+    )
+
+
+def gate(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
+    """The sentence for time beyond the cap, empty below it: somebody else decides, whatever the policy allows."""
+    total = already_hours + extra_hours
+    if total <= policy.max_hours:
+        return ""
+    cap = say_hours(policy.max_hours)
+    return f"{say_hours(total)} in all is above {cap}: somebody other than who asks decides, and a reason is needed."

@@ -1,0 +1,1 @@
+"""Memory, throughput and run time of a workload."""

@@ -1,0 +1,120 @@
+"""How long a run takes on a number of GPUs, whether it fits, and what it moves and keeps besides.
+
+Where the model, the tokens or the GPU are not known, the hours that somebody gave are used instead and `unknown` says
+what could not be told; nothing is invented.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from bot.rules.policy.policy import Policy
+from bot.rules.sizing.interruptions import Checkpointing
+from bot.rules.sizing.throughput import FinishedRun, RunHours, Throughput, missing, run_hours, tokens_per_s
+from bot.rules.sizing.vram import Fit, fit
+from bot.rules.sizing.workload import WorkKind, Workload, architecture, unknown
+from providers.gpus.table import GPUS
+
+_ZERO = Decimal(0)
+_HOUR_S = 3600
+#: Bytes per weight in a checkpoint of a training run (short weights, two 32-bit moments, 32-bit master copy); adapters.
+_TRAINING_BYTES = 14
+_ADAPTER_SHARE = Decimal("0.01")
+_WEIGHT_BYTES = 2
+_GB = Decimal(10) ** 9
+
+
+@dataclass(frozen=True, slots=True)
+class RunTime:
+    """One run on one number of one GPU. `known` tells whether `hours` follow from the work or were given.
+
+    `checkpoint_gb` is 0 where nothing is learned; `fetched_gb` are data and weights that are fetched once. `late_h` is
+    how much longer than its goal the run is expected to take, 0 inside it.
+    """
+
+    hours: RunHours
+    known: bool
+    throughput: Throughput | None
+    fit: Fit | None
+    checkpoint_gb: Decimal
+    every_h: Decimal | None
+    fetched_gb: Decimal
+    late_h: Decimal
+    unknown: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the run can be tried: it fits, or nobody can know."""
+        return self.fit is None or self.fit.possible
+
+    def checkpointing(self, boot_s: int, policy: Policy) -> Checkpointing | None:
+        """How the run survives the loss of its host; None where its hours do not follow from the work."""
+        if not self.known:
+            return None
+        write_h = self.checkpoint_gb / policy.checkpoint_write_gb_s / _HOUR_S
+        every_h = max(self.every_h, write_h) if self.every_h is not None else None
+        return Checkpointing(write_h, Decimal(boot_s) / _HOUR_S + write_h, every_h, policy.loss_window_h)
+
+
+def run_time(
+    work: Workload, gpu_name: str, count: int, given_h: Decimal, runs: tuple[FinishedRun, ...] = ()
+) -> RunTime:
+    """The time of `work` on `count` of a GPU; `given_h` hours where it cannot be computed."""
+    gpu = GPUS.get(gpu_name)
+    layout = None if gpu is None else fit(work, gpu, count)
+    found = None
+    if gpu is not None and layout is not None and layout.possible:
+        found = tokens_per_s(work, gpu, count, runs=runs)
+    hours = run_hours(work, found)
+    late = _ZERO if hours is None or work.goal_hours is None else max(hours.expected - work.goal_hours, _ZERO)
+    return RunTime(
+        hours=hours or RunHours(given_h, given_h, given_h),
+        known=hours is not None,
+        throughput=found,
+        fit=layout,
+        checkpoint_gb=checkpoint_gb(work),
+        every_h=None if work.checkpoint_every_s is None else Decimal(work.checkpoint_every_s) / _HOUR_S,
+        fetched_gb=_fetched_gb(work),
+        late_h=late,
+        unknown=() if hours is not None else _unknown(work, gpu_name),
+    )
+
+
+def finished_run(work: Workload, gpu_name: str, count: int, tokens_s: Decimal) -> FinishedRun:
+    """What a run made, beside what the rules alone say of it. ValueError with a sentence where they say nothing."""
+    if not tokens_s.is_finite() or tokens_s <= 0:
+        raise ValueError("The rate of a run is above zero, such as 12300 tokens per second.")
+    gpu = GPUS.get(gpu_name)
+    if gpu is None:
+        raise ValueError(f"{gpu_name} is not a GPU whose rates are known here.")
+    layout = fit(work, gpu, count)
+    if not layout.possible:
+        raise ValueError(layout.sentence)
+    predicted = tokens_per_s(work, gpu, count)
+    if predicted is None:
+        raise ValueError(missing(work, gpu))
+    return FinishedRun(gpu_name, work.stack, predicted.expected, float(tokens_s))
+
+
+def _unknown(work: Workload, gpu_name: str) -> tuple[str, ...]:
+    gpu = GPUS.get(gpu_name)
+    about_gpu = f"{gpu_name} is not a GPU whose rates are known here." if gpu is None else missing(work, gpu)
+    return tuple(dict.fromkeys((*unknown(work), *([about_gpu] if about_gpu else []))))
+
+
+def checkpoint_gb(work: Workload) -> Decimal:
+    """GB of one checkpoint: said, or 14 bytes per weight, a hundredth of that for adapters; 0 where none is written."""
+    if work.checkpoint_gb is not None:
+        return work.checkpoint_gb
+    shape = architecture(work)
+    if shape is None or not work.trains:
+        return _ZERO
+    whole = shape.total_params * _TRAINING_BYTES / _GB
+    return whole * _ADAPTER_SHARE if work.adapts else whole
+
+
+def _fetched_gb(work: Workload) -> Decimal:
+    shape = architecture(work)
+    weights = _ZERO if shape is None or work.kind is WorkKind.TRAINING else shape.total_params * _WEIGHT_BYTES / _GB
+    return weights + (work.dataset_gb or _ZERO)

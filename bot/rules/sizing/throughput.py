@@ -1,0 +1,204 @@
+"""Tokens per second of a run on given GPUs: expected, and a range that holds four of five runs.
+
+Training: the physical times of `bot.rules.sizing.training`, weighed by the fitted coefficients of
+`bot.rules.sizing.throughput_data`. Decoding: the weights and the KV cache are read once per token
+(`sizing.decoding`). This installation's own finished runs correct both: on the logarithm, with a normal prior whose
+width is the range, runs of the same GPU and stack count most and runs of the same stack on other GPUs less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+
+from bot.rules.sizing import decoding
+from bot.rules.sizing import throughput_data as table
+from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
+from bot.rules.sizing.vram import Fit, Plan, choices
+from bot.rules.sizing.workload import Architecture, Sharding, WorkKind, Workload, architecture, unknown
+from bot.rules.values.phrases import plural
+from providers.gpus.table import Gpu
+
+_NOT_FITTED = frozenset([Sharding.DDP, Sharding.ZERO1])
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Tokens per second over all GPUs. `mfu` is the share of the peak that the model's own FLOPs take.
+
+    `basis` says in one sentence what the numbers rest on, `sigma` is the width of the range on the logarithm.
+    """
+
+    expected: float
+    low: float
+    high: float
+    mfu: float
+    sentence: str
+    basis: str
+    sigma: float
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedRun:
+    """What a finished run of this installation made, beside what the same rules predicted for it without any runs."""
+
+    gpu: str
+    stack: str | None
+    predicted_tokens_s: float
+    measured_tokens_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunHours:
+    """How long a run takes at the high, the expected and the low rate."""
+
+    best: Decimal
+    expected: Decimal
+    worst: Decimal
+
+
+def tokens_per_s(
+    work: Workload,
+    gpu: Gpu,
+    count: int,
+    *,
+    runs: Iterable[FinishedRun] = (),
+    layout: Fit | None = None,
+    network_gb_s: float | None = None,
+) -> Throughput | None:
+    """The throughput of `work` on `count` of `gpu`; None when `missing` names a reason.
+
+    `layout` is a memory fit whose plan is used as it is; without one, the fastest layout that fits. `network_gb_s` is
+    the bandwidth between machines, in GB/s per machine, where it is known.
+    """
+    shape = architecture(work)
+    if shape is None or missing(work, gpu) is not None:
+        return None
+    plans = choices(work, gpu, count) if layout is None else (layout.plan,)
+    rate, plan = max(
+        ((_rate(work, shape, gpu, count, plan, network_gb_s), plan) for plan in plans), key=lambda found: found[0]
+    )
+    mean, sigma, used = posterior(gpu.name, work.stack, runs, _spread(work, gpu, count, plan))
+    rate *= math.exp(mean)
+    wide = math.exp(table.RANGE_SIGMAS * sigma)
+    peak = (peak_flops(gpu, work.number_format) or math.inf) * count
+    mfu = rate * flops_per_token(work, shape) / peak
+    return Throughput(
+        expected=rate,
+        low=rate / wide,
+        high=rate * wide,
+        mfu=mfu,
+        sentence=_sentence(work, gpu, count, rate, wide, mfu),
+        basis=_basis(work, gpu, used),
+        sigma=sigma,
+        plan=plan,
+    )
+
+
+def _rate(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan, network_gb_s: float | None) -> float:
+    if not work.trains:
+        return decoding.tokens_per_s(work, shape, gpu, count, plan)
+    seconds = predicted_s(work, shape, gpu, count, plan, network_gb_s)
+    return count / (seconds or math.inf) * table.STACKS.get(work.stack or "", 1.0)
+
+
+def missing(work: Workload, gpu: Gpu) -> str | None:
+    """Why no throughput can be computed, as a sentence; None when it can."""
+    if architecture(work) is None:
+        return unknown(work)[0]
+    if gpu.peak_bf16_tflops is None or gpu.bandwidth_gb_s is None:
+        return f"No peak rate of {gpu.name} is published, so its throughput is not estimated."
+    return None
+
+
+def predicted_s(
+    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan, network_gb_s: float | None = None
+) -> float | None:
+    """Seconds that one GPU spends on one training token under `plan`, before stack and own runs are considered."""
+    on = machine(gpu, count, work.number_format, network_gb_s)
+    if on is None:
+        return None
+    times = terms(work, shape, on, count, plan, table.EXPONENTS)
+    seconds = sum(table.COEFFICIENTS[name] * time for name, time in zip(TERMS, times, strict=True))
+    slower = table.QLORA_SLOWDOWN if plan.kind is WorkKind.QLORA else 1.0
+    return seconds * slower + offload_s(work, shape, count, plan)
+
+
+def posterior(gpu: str, stack: str | None, runs: Iterable[FinishedRun], prior: float) -> tuple[float, float, int]:
+    """(mean, deviation, runs used) of the logarithm of measured over predicted, for one GPU and stack.
+
+    Normal prior around 0 with deviation `prior`; a run of the same GPU and stack is seen with the spread between runs,
+    a run of the same stack on another GPU with the spread between GPUs on top. Runs without a usable number and runs of
+    other stacks say nothing.
+    """
+    weight, total, used = prior**-2, 0.0, 0
+    for run in runs:
+        usable = 0 < run.measured_tokens_s < math.inf and 0 < run.predicted_tokens_s < math.inf
+        if run.stack != stack or not usable:
+            continue
+        other = 0.0 if run.gpu == gpu else table.SPREAD_OTHER_GPU
+        certainty = 1 / (table.SPREAD_RUN**2 + other**2)
+        total += certainty * (math.log(run.measured_tokens_s) - math.log(run.predicted_tokens_s))
+        weight += certainty
+        used += 1
+    # What differs from host to host stays, however many runs there are.
+    return total / weight, max(weight**-0.5, min(table.SPREAD_HOST, prior)), used
+
+
+def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
+    """How long all tokens take; None when the tokens or the throughput are not known, or it would take a century."""
+    tokens = work.total_tokens
+    if tokens is None or found is None or not tokens / found.low < 100 * 365 * 86_400:
+        return None
+    best, expected, worst = (_hours(tokens, rate) for rate in (found.high, found.expected, found.low))
+    return RunHours(best, expected, worst)
+
+
+def _hours(tokens: int, rate: float) -> Decimal:
+    hours = Decimal(tokens) / Decimal(rate) / 3600
+    return hours.quantize(Decimal("0.000001"), rounding=ROUND_HALF_UP)
+
+
+def _spread(work: Workload, gpu: Gpu, count: int, plan: Plan) -> float:
+    """The deviation of the logarithm: independent doubts, added in squares."""
+    near = gpu.name in table.MEASURED_GPUS
+    same = gpu.architecture in table.NEAR_ARCHITECTURES and link_gb_s(gpu) >= min(table.NVLINK_GB_S.values())
+    doubts = [
+        table.SPREAD_HOST,
+        table.SPREAD_MODEL if work.trains else table.SPREAD_DECODE,
+        0.0 if near else table.SPREAD_NEAR_GPU if same else table.SPREAD_FAR_GPU,
+        0.0 if (work.stack or "") in table.STACKS else table.SPREAD_STACK,
+        table.SPREAD_NO_NVLINK if count > 1 and gpu.name not in table.NVLINK_GB_S else 0.0,
+        table.SPREAD_OTHER_LAYOUT if work.trains and plan.sharding in _NOT_FITTED else 0.0,
+        table.SPREAD_OFFLOAD if plan.offload else 0.0,
+    ]
+    return math.hypot(*doubts)
+
+
+def _sentence(work: Workload, gpu: Gpu, count: int, rate: float, wide: float, mfu: float) -> str:
+    where = plural(count, gpu.name) if count == 1 else f"{count} {gpu.name}"
+    share = f", {mfu:.0%} of the peak" if work.trains else ""
+    return f"{say(rate)} tokens/s on {where} ({say(rate / wide)} to {say(rate * wide)}){share}."
+
+
+def say(rate: float) -> str:
+    """A rate as people read it: `12,300`, `850`, `4.2`; three digits at most say something."""
+    if rate >= 1000:
+        digits = 10 ** (int(math.log10(rate)) - 2)
+        return f"{round(rate / digits) * digits:,}"
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def _basis(work: Workload, gpu: Gpu, used: int) -> str:
+    if not work.trains:
+        known = "Memory bandwidth, weighed by published decoding rates of Llama 2 on A100"
+    elif gpu.name in table.MEASURED_GPUS:
+        known = "Fitted on published training runs of 125M to 70B models on A100 and H100, this GPU among them"
+    else:
+        known = f"Fitted on published training runs on A100 and H100; carried over to {gpu.name} by its data sheet"
+    stack = "" if (work.stack or "") in table.STACKS or not work.trains else "; the training stack is not measured"
+    own = f"; corrected by {plural(used, 'run')} of this installation" if used else ""
+    return f"{known}{stack}{own}."

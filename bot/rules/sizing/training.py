@@ -1,0 +1,155 @@
+"""Where the time of one training token goes, in seconds of the hardware's own data sheet.
+
+Each term is a physical time that no run can be without; the coefficients in front of them are fitted once and are never
+negative, so that an estimate grows with every one of them and extrapolates sanely:
+
+- multiply: 6 FLOPs per weight and token (2 forward, 4 backward; 8 with recomputed activations) over the peak rate.
+- attention: 6 x layers x width x sequence FLOPs per token (causal: half of the 12 that are counted for utilisation),
+  over the rate that attention kernels reach.
+- memory: element-wise work, one pass of layers x width values over the memory bandwidth.
+- mixed: the same once more where norms, sums and casts stay in 32 bits.
+- exchange: weights and gradients that GPUs exchange per micro batch or step, over the link inside the machine, or
+  stream through their own memory where they hold all of them.
+- network: the same over the network between machines.
+- waiting: the multiply time again for each doubling of the machines, since all wait for the slowest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from bot.rules.sizing.throughput_data import (
+    ATTENTION_SHARE,
+    DOUBLE_RATE_ARCHITECTURES,
+    GPUS_PER_MACHINE,
+    HOST_GB_S,
+    MACHINE_GB_S,
+    NVLINK_GB_S,
+    OTHER_ATTENTION_SHARE,
+    OTHER_MACHINE_GB_S,
+    OTHER_PCIE_GB_S,
+    PCIE_GB_S,
+    RATE,
+    Exponents,
+)
+from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload
+from providers.gpus.table import Gpu
+
+TERMS = ("multiply", "attention", "memory", "mixed", "exchange", "network", "waiting")
+_SHORT = frozenset([Precision.FP8, Precision.INT8])
+_MIXED = frozenset([Precision.AMP_BF16, Precision.AMP_FP16, Precision.FP8])
+_WIDE = frozenset([Precision.FP32, Precision.TF32])
+#: Without dropout a masked pass reads what it wrote, so that recomputing adds a third to everything but the update.
+_RECOMPUTED = 4 / 3
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The hardware of a run: rates in units per second. `link` is None for a single GPU, `network` for one machine."""
+
+    peak: float
+    attention: float
+    memory: float
+    link: float
+    network: float
+    machines: int
+
+
+def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | None = None) -> Machine | None:
+    """The rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
+    peak = peak_flops(gpu, precision)
+    if peak is None or gpu.bandwidth_gb_s is None:
+        return None
+    memory = float(gpu.bandwidth_gb_s) * 1e9
+    share = ATTENTION_SHARE.get(gpu.architecture, OTHER_ATTENTION_SHARE)
+    # Attention stays in 16 bits where the multiplications are in 8.
+    attention = share * min(peak, float(gpu.peak_bf16_tflops or 0) * 1e12)
+    between = network_gb_s or MACHINE_GB_S.get(gpu.architecture, OTHER_MACHINE_GB_S)
+    if gpu.name not in NVLINK_GB_S:
+        between = network_gb_s or OTHER_MACHINE_GB_S
+    return Machine(
+        peak=peak,
+        attention=attention,
+        memory=memory,
+        link=link_gb_s(gpu) * 1e9 if count > 1 else memory,
+        network=between * 1e9,
+        machines=math.ceil(count / GPUS_PER_MACHINE),
+    )
+
+
+def link_gb_s(gpu: Gpu) -> float:
+    """GB/s between two GPUs of one machine, one direction."""
+    return NVLINK_GB_S.get(gpu.name) or PCIE_GB_S.get(gpu.architecture, OTHER_PCIE_GB_S)
+
+
+def peak_flops(gpu: Gpu, precision: Precision) -> float | None:
+    """Dense FLOP/s of one GPU in `precision`; None where no figure is known. Formats without their own tensor cores
+    run at the 16-bit rate."""
+    if gpu.peak_bf16_tflops is None:
+        return None
+    rate = RATE.get(precision, 1.0)
+    if precision in _SHORT and gpu.architecture in DOUBLE_RATE_ARCHITECTURES:
+        rate = 2.0
+    return float(gpu.peak_bf16_tflops) * 1e12 * rate
+
+
+def flops_per_token(work: Workload, shape: Architecture) -> float:
+    """Model FLOPs of one token: 6 per weight that is multiplied plus 12 x layers x width x sequence for attention.
+
+    The count of mosaicml/llm-foundry and PaLM (arXiv:2204.02311, appendix B). Forward only: a third of it; adapters on
+    frozen weights skip the gradients of the weights.
+    """
+    attention = 12.0 * shape.layers * shape.heads * shape.head_width * work.sequence
+    if not work.trains:
+        return 2.0 * shape.matmul_params + attention / 3
+    return (4.0 if work.adapts else 6.0) * shape.matmul_params + attention
+
+
+def terms(
+    work: Workload, shape: Architecture, on: Machine, count: int, plan: Plan, exponents: Exponents
+) -> tuple[float, ...]:
+    """The times of `TERMS` for one token on one GPU, in seconds."""
+    again = _RECOMPUTED if plan.checkpointing else 1.0
+    adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
+    per_weight = (4.0 + (2.0 if plan.checkpointing else 0.0)) if adapts else 6.0 * again
+    multiply = (per_weight * shape.body_params + 6.0 * shape.head_params) / on.peak
+    inner = shape.heads * shape.head_width
+    narrow = (128 / shape.head_width) ** exponents.head
+    attention = 6.0 * shape.layers * inner * work.sequence * again * narrow / on.attention
+    wide = 2.0 if work.number_format in _WIDE else 1.0
+    memory = shape.layers * shape.width * again * wide / on.memory
+    mixed = memory if work.number_format in _MIXED else 0.0
+    sent, streamed = _exchanged(work, shape, count, plan)
+    between = sent / on.network if on.machines > 1 else 0.0
+    waiting = multiply * math.log2(on.machines) ** exponents.waiting if on.machines > 1 else 0.0
+    return multiply, attention, memory, mixed, sent / on.link + streamed / on.memory, between, waiting
+
+
+def _exchanged(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[float, float]:
+    """Bytes per token that one GPU exchanges with others, and those that it streams through its own memory instead.
+
+    Shared weights are gathered twice and shared gradients reduced once per micro batch. Where each GPU holds all of
+    them, it reads its weights and adds to its gradients once per micro batch, and gradients are reduced once per step.
+    """
+    wide = work.number_format in _WIDE
+    weight, gradient = (4.0, 4.0) if wide else (2.0, 4.0 if work.number_format in _MIXED else 2.0)
+    per_token = shape.total_params / float(plan.micro_batch * work.sequence)
+    steps = max(work.batch / (plan.micro_batch * count), 1.0)
+    frozen = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
+    learned = 0.0 if frozen else gradient
+    if plan.sharding is Sharding.ZERO3 and count > 1:
+        return (2 * weight + learned) * per_token, 0.0
+    if plan.sharding is Sharding.ZERO2 and count > 1:
+        return (weight + learned) * per_token, 0.0
+    reduced = 2 * learned / steps if count > 1 else 0.0
+    return reduced * per_token, (weight + learned) * per_token
+
+
+def offload_s(work: Workload, shape: Architecture, count: int, plan: Plan) -> float:
+    """Seconds per token and GPU that an optimizer in the host's memory adds: its 16 bytes per weight, once per step."""
+    if not plan.offload:
+        return 0.0
+    tokens = max(work.batch / count, float(plan.micro_batch)) * work.sequence
+    return 16.0 * shape.total_params / count / (HOST_GB_S * 1e9) / tokens

@@ -1,0 +1,318 @@
+"""Whether a run fits into the memory of its GPUs, and with what: weights, gradients, optimizer, activations, KV cache.
+
+Bytes per parameter follow ZeRO (arXiv:1910.02054): mixed-precision Adam holds 16 (2 for weights, 2 for gradients, 12
+for the 32-bit copy and the two moments), of which each ZeRO stage shares more between the GPUs. Activations follow
+arXiv:2205.05198 without dropout and without stored attention scores (flash attention): for a classic layer 32 bytes per
+token and unit of width, or the layer's input alone (2 bytes) when they are recomputed. QLoRA stores 4.127 bits per
+weight (arXiv:2305.14314, appendix: double quantization). GB are GiB here, as the makers' memory sizes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture, unknown
+from bot.rules.values.phrases import plural
+from providers.gpus.table import Gpu
+
+GIB = float(2**30)
+#: Share of the nominal memory that PyTorch reports as a GPU's capacity: 79.15 of 80 GB on A100, 39.59 of 40, 23.65 of
+#: 24 on RTX 4090. Cards that keep error correction in GDDR memory report less: 22.06 of 24 on A10G, 44.4 of 48 on L40S.
+USABLE = 0.985
+USABLE_ECC = 0.92
+_ECC_IN_MEMORY = frozenset(["T4", "A2", "A10", "A10G", "A16", "A40", "L4", "L40", "L40S"])
+#: The CUDA context, the communication buffers and the allocator's slack, in GB per GPU.
+RUNTIME_GB = 0.6
+#: Tokens of one forward and backward pass beyond which a larger micro batch brings no more speed.
+MICRO_TOKENS = 32_768
+#: Prompts are read in pieces of this many tokens.
+PREFILL_TOKENS = 2048
+LORA_RANK = 16
+SERVED_AT_ONCE = 64
+
+_WEIGHT_BYTES = {
+    Precision.FP32: 4.0,
+    Precision.TF32: 4.0,
+    Precision.FP8: 1.0,
+    Precision.INT8: 1.0,
+    Precision.INT4: 4.127 / 8,
+}
+_ADAM_BYTES, _SHORT_BYTES = 12, 2
+
+
+class FitVerdict(StrEnum):
+    FITS = "fits"
+    FITS_WITH = "fits_with"
+    DOES_NOT_FIT = "does_not_fit"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a run is laid out over its GPUs. `offload` keeps the optimizer in the host's memory; `weights` is the format
+    of frozen or served weights."""
+
+    kind: WorkKind
+    sharding: Sharding = Sharding.DDP
+    checkpointing: bool = False
+    micro_batch: int = 1
+    offload: bool = False
+    weights: Precision = Precision.BF16
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One share of the memory of one GPU, in GB."""
+
+    name: str
+    gb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The answer for one GPU model and number. `needs_gb` and `has_gb` are per GPU; `with_what` is what the run needs
+    beyond what was asked; `utilisation` is the share of the memory in use. Without a known size all numbers are 0."""
+
+    verdict: FitVerdict
+    needs_gb: float
+    has_gb: float
+    with_what: tuple[str, ...]
+    utilisation: float
+    sentence: str
+    parts: tuple[Part, ...]
+    plan: Plan
+
+    @property
+    def possible(self) -> bool:
+        """Whether the run can be tried: it fits, or nobody can know."""
+        return self.verdict is not FitVerdict.DOES_NOT_FIT
+
+
+def usable_gb(gpu: Gpu) -> float:
+    """What a program can hold in one GPU, in GB."""
+    return gpu.memory_gb * (USABLE_ECC if gpu.name in _ECC_IN_MEMORY else USABLE)
+
+
+def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
+    """The first layout that fits, from the one that costs no speed to the one that costs most.
+
+    What was said about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller
+    micro batch is tried. More memory never turns a fit into a miss, since no layout depends on the memory.
+    """
+    shape, has = architecture(work), usable_gb(gpu)
+    asked = Plan(work.kind, weights=_asked_format(work))
+    if shape is None:
+        return Fit(FitVerdict.UNKNOWN, 0.0, has, (), 0.0, unknown(work)[0], (), asked)
+    smallest: tuple[Plan, tuple[Part, ...]] | None = None
+    for plan in _layouts(work, count):
+        found = parts(work, shape, count, plan)
+        if _sum(found) <= has:
+            grown = _grown(work, shape, count, plan, has)
+            return _fits(work, gpu, count, grown, parts(work, shape, count, grown))
+        if smallest is None or _sum(found) < _sum(smallest[1]):
+            smallest = plan, found
+    if smallest is None:
+        raise ValueError("a run needs at least one GPU")
+    plan, found = smallest
+    needs = _sum(found)
+    most = max(found, key=lambda part: part.gb)
+    sentence = (
+        f"Does not fit: even with {_listed(beyond(work, plan)) or 'nothing else in memory'} it needs {needs:,.1f} GB "
+        f"on each {gpu.name}, which can hold {has:,.1f} GB; the largest share is {most.name} with {most.gb:,.1f} GB."
+    )
+    return Fit(FitVerdict.DOES_NOT_FIT, needs, has, beyond(work, plan), needs / has, sentence, found, plan)
+
+
+def choices(work: Workload, gpu: Gpu, count: int) -> tuple[Plan, ...]:
+    """Every layout of the work as it was asked for that fits, each with its largest micro batch, for whoever knows
+    which is fastest; the layout of `fit` alone where none of them does or there is nothing to choose."""
+    shape, has = architecture(work), usable_gb(gpu)
+    first = fit(work, gpu, count).plan
+    if shape is None or not work.trains or first.kind is not work.kind or first.offload:
+        return (first,)
+    found = [
+        _grown(work, shape, count, plan, has)
+        for plan in _trainings(work, count, work.kind, first.micro_batch if work.micro_batch else 1)
+        if not plan.offload and _sum(parts(work, shape, count, plan)) <= has
+    ]
+    return tuple(dict.fromkeys(found)) or (first,)
+
+
+def _fits(work: Workload, gpu: Gpu, count: int, plan: Plan, found: tuple[Part, ...]) -> Fit:
+    needs, has, extra = _sum(found), usable_gb(gpu), beyond(work, plan)
+    verdict = FitVerdict.FITS_WITH if extra else FitVerdict.FITS
+    where = plural(count, gpu.name) if count == 1 else f"each of {count} {gpu.name}"
+    opening = f"Fits with {_listed(extra)}" if extra else "Fits"
+    sentence = f"{opening}: {needs:,.1f} of {has:,.1f} GB on {where} ({needs / has:.0%})."
+    return Fit(verdict, needs, has, extra, needs / has, sentence, found, plan)
+
+
+def _sum(found: tuple[Part, ...]) -> float:
+    return sum(part.gb for part in found)
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return " and ".join((", ".join(words[:-1]), words[-1])) if len(words) > 1 else "".join(words)
+
+
+# ── layouts ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def _asked_format(work: Workload) -> Precision:
+    if work.kind is WorkKind.QLORA:
+        return Precision.INT4
+    return Precision.BF16 if work.trains else work.number_format
+
+
+def _layouts(work: Workload, count: int) -> Iterator[Plan]:
+    """Every layout worth trying for `count` GPUs, cheapest in speed first."""
+    if count < 1:
+        return
+    if not work.trains:
+        formats = (work.number_format, *([Precision.INT8, Precision.INT4] if work.precision is None else []))
+        yield from (Plan(work.kind, weights=weights) for weights in formats)
+        return
+    for micro in dict.fromkeys((work.micro_batch or 1, 1)):
+        yield from _trainings(work, count, work.kind, micro)
+    lighter = {WorkKind.FINETUNE: (WorkKind.LORA, WorkKind.QLORA), WorkKind.LORA: (WorkKind.QLORA,)}
+    for kind in lighter.get(work.kind, ()):
+        yield from _trainings(work, count, kind, 1)
+
+
+def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[Plan]:
+    adapts = kind in (WorkKind.LORA, WorkKind.QLORA)
+    shardings = (Sharding.DDP, Sharding.ZERO3) if adapts else tuple(Sharding)
+    said = [work.sharding] if work.sharding is not None else [*shardings] if count > 1 else [Sharding.DDP]
+    recompute = [work.checkpointing] if work.checkpointing is not None else [False, True]
+    weights = Precision.INT4 if kind is WorkKind.QLORA else Precision.BF16
+    for checkpointing in recompute:
+        for sharding in said:
+            yield Plan(kind, sharding, checkpointing, micro, weights=weights)
+    if not adapts:
+        yield Plan(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
+
+
+def _grown(work: Workload, shape: Architecture, count: int, plan: Plan, has: float) -> Plan:
+    """`plan` with the largest micro batch that fits, unless one was said."""
+    if not work.trains or work.micro_batch is not None:
+        return plan
+    most = min(max(work.batch // count, 1), max(MICRO_TOKENS // work.sequence, 1))
+    while plan.micro_batch * 2 <= most:
+        larger = replace(plan, micro_batch=plan.micro_batch * 2)
+        if _sum(parts(work, shape, count, larger)) > has:
+            break
+        plan = larger
+    return plan
+
+
+_STAGE = {
+    Sharding.ZERO1: "ZeRO stage 1 (shared optimizer)",
+    Sharding.ZERO2: "ZeRO stage 2 (shared optimizer and gradients)",
+    Sharding.ZERO3: "ZeRO stage 3 (everything shared, as FSDP does)",
+}
+_LIGHTER = {WorkKind.LORA: "LoRA", WorkKind.QLORA: "QLoRA (frozen 4-bit weights)"}
+_FORMAT = {Precision.INT8: "8-bit weights", Precision.INT4: "4-bit weights"}
+
+
+def beyond(work: Workload, plan: Plan) -> tuple[str, ...]:
+    """What `plan` uses beyond what was asked for, in words."""
+    found = []
+    if plan.kind is not work.kind:
+        found.append(_LIGHTER[plan.kind])
+    if not work.trains and plan.weights is not work.number_format:
+        found.append(_FORMAT[plan.weights])
+    if work.sharding is None and plan.sharding in _STAGE:
+        found.append(_STAGE[plan.sharding])
+    if plan.checkpointing and not work.checkpointing:
+        found.append("gradient checkpointing")
+    if work.micro_batch is not None and plan.micro_batch < work.micro_batch:
+        found.append(f"a micro batch of {plan.micro_batch}")
+    if plan.offload:
+        found.append("the optimizer in the host's memory")
+    return tuple(found)
+
+
+# ── bytes ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def parts(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[Part, ...]:
+    """The memory of one of `count` GPUs under `plan`, part by part."""
+    if not work.trains:
+        amounts = _served(work, shape, count, plan)
+    else:
+        adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
+        states = _adapted(shape, count, plan) if adapts else _states(shape, count, plan)
+        amounts = {**states, "activations": _activations(work, shape, plan)}
+    found = (Part(name, size / GIB) for name, size in amounts.items() if size)
+    return (*found, Part("runtime", RUNTIME_GB))
+
+
+def _states(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+    params = float(shape.total_params)
+    stage = [*Sharding].index(plan.sharding)
+    share = [1 / count if stage > level else 1.0 for level in range(3)]
+    gathered = 2 * _layer_params(shape) + shape.head_params if plan.sharding is Sharding.ZERO3 else 0.0
+    return {
+        "weights": params * _SHORT_BYTES * share[2] + gathered * _SHORT_BYTES,
+        "gradients": params * _SHORT_BYTES * share[1],
+        "optimizer": 0.0 if plan.offload else params * _ADAM_BYTES * share[0],
+    }
+
+
+def _adapted(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+    layer = 8 * shape.width + shape.mlp_matrices * (shape.width + shape.mlp_width)
+    adapters = shape.layers * LORA_RANK * layer
+    rest = max(shape.total_params - _embedding(shape), 0)
+    frozen = rest * weight_bytes(plan.weights) + _embedding(shape) * _SHORT_BYTES
+    if plan.sharding is Sharding.ZERO3:
+        frozen = frozen / count + 2 * _layer_params(shape) * _SHORT_BYTES
+    return {"frozen weights": frozen, "adapters": float(adapters * (2 * _SHORT_BYTES + _ADAM_BYTES))}
+
+
+def _layer_params(shape: Architecture) -> float:
+    return shape.body_params / shape.layers
+
+
+def _embedding(shape: Architecture) -> int:
+    return min(2 * shape.head_params, shape.total_params)
+
+
+def weight_bytes(precision: Precision) -> float:
+    """Bytes that one stored weight takes."""
+    return _WEIGHT_BYTES.get(precision, float(_SHORT_BYTES))
+
+
+def _activations(work: Workload, shape: Architecture, plan: Plan) -> float:
+    """What the backward pass needs from the forward pass, and the logits: 16-bit, their 32-bit copy, their gradient."""
+    size = 4 if work.number_format in (Precision.FP32, Precision.TF32) else _SHORT_BYTES
+    tokens = float(plan.micro_batch * work.sequence)
+    attention = shape.head_width * (2 * shape.heads + 2 * shape.kv_heads)
+    layer = size * (4 * shape.width + attention + shape.mlp_matrices * shape.mlp_width)
+    kept = shape.layers * size * shape.width + layer if plan.checkpointing else shape.layers * layer
+    return tokens * (kept + shape.vocab * (2 * size + 4))
+
+
+def _served(work: Workload, shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+    at_once = work.concurrency or 1
+    buffers = PREFILL_TOKENS * _SHORT_BYTES * (4 * shape.width + 2 * shape.mlp_width) + 4 * at_once * shape.vocab
+    return {
+        "weights": shape.total_params * weight_bytes(plan.weights) / count,
+        "KV cache": kv_bytes(shape) * work.sequence * at_once / count,
+        "buffers": buffers / count,
+    }
+
+
+def kv_bytes(shape: Architecture) -> float:
+    """Bytes of keys and values, in 16 bits, that one token leaves behind."""
+    return float(2 * _SHORT_BYTES * shape.layers * shape.kv_heads * shape.head_width)
+
+
+def most_at_once(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan) -> int:
+    """How many sequences can be served at once: as many as were asked for, else what the memory left over can hold."""
+    if work.concurrency is not None:
+        return work.concurrency
+    one = _sum(parts(work, shape, count, plan))
+    each = (kv_bytes(shape) * work.sequence + 4 * shape.vocab) / count / GIB
+    return min(max(int((usable_gb(gpu) - one) / each) + 1, 1), SERVED_AT_ONCE)

@@ -1,0 +1,241 @@
+"""What a run computes: the model, the data and how it is trained or served, or only the hours that somebody asked for.
+
+Nothing is invented: what was not said stays None, and `unknown` says what an estimate cannot know because of it. The
+only numbers that are filled in are a model's shape (`sizing.model_shapes`) and the classic proportions of a transformer
+(arXiv:2001.08361: a feed-forward width of four times the width, 12 x layers x width^2 weights in the layers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from bot.rules.sizing.model_shapes import ModelShape, model, typical
+
+#: The vocabulary of GPT-2, for models of which only the size is known.
+PLAIN_VOCAB = 50257
+#: Heads of a model of which only the width is known are this wide, as in nearly all published models above 1B.
+PLAIN_HEAD_WIDTH = 128
+#: What a run assumes when nobody said it; every use is an assumption that the plan shows.
+PLAIN_SEQ = 2048
+PLAIN_BATCH_TOKENS = 524_288
+
+
+class WorkKind(StrEnum):
+    TRAINING = "training"
+    FINETUNE = "finetune"
+    LORA = "lora"
+    QLORA = "qlora"
+    SERVING = "serving"
+    BATCH = "batch"
+
+
+class Precision(StrEnum):
+    """How numbers are stored and multiplied. `amp_` keeps sums, norms and gradient exchange in 32 bits; without it
+    they are in the short format as well."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    AMP_BF16 = "amp_bf16"
+    BF16 = "bf16"
+    AMP_FP16 = "amp_fp16"
+    FP16 = "fp16"
+    FP8 = "fp8"
+    INT8 = "int8"
+    INT4 = "int4"
+
+
+class Sharding(StrEnum):
+    """What data-parallel GPUs share: nothing, optimizer state, gradients too, or weights too (ZeRO 1 to 3, FSDP)."""
+
+    DDP = "ddp"
+    ZERO1 = "zero1"
+    ZERO2 = "zero2"
+    ZERO3 = "zero3"
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One run. Counts are plain numbers, sizes GB, times hours or seconds as named; None is unknown.
+
+    `global_batch` counts sequences over all GPUs, `micro_batch` those of one GPU at a time. `checkpointing` (recompute
+    activations) and `sharding` are None when the planner may choose. `concurrency` is how many sequences are served at
+    once. `hours` is what was asked for when the work itself is not known.
+    """
+
+    kind: WorkKind = WorkKind.TRAINING
+    model: str | None = None
+    total_params: int | None = None
+    active_params: int | None = None
+    layers: int | None = None
+    width: int | None = None
+    heads: int | None = None
+    vocab: int | None = None
+    seq: int | None = None
+    global_batch: int | None = None
+    micro_batch: int | None = None
+    tokens: int | None = None
+    steps: int | None = None
+    precision: Precision | None = None
+    stack: str | None = None
+    sharding: Sharding | None = None
+    checkpointing: bool | None = None
+    concurrency: int | None = None
+    goal_hours: Decimal | None = None
+    hours: Decimal | None = None
+    checkpoint_gb: Decimal | None = None
+    checkpoint_every_s: int | None = None
+    dataset_gb: Decimal | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether weights change: everything but serving and batch inference."""
+        return self.kind not in (WorkKind.SERVING, WorkKind.BATCH)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether only small adapters are trained beside frozen weights."""
+        return self.kind in (WorkKind.LORA, WorkKind.QLORA)
+
+    @property
+    def sequence(self) -> int:
+        """Tokens per sequence, as said or as assumed."""
+        return self.seq or PLAIN_SEQ
+
+    @property
+    def batch(self) -> int:
+        """Sequences per optimizer step, as said or as assumed (about half a million tokens; 16 for fine-tuning)."""
+        if self.global_batch is not None:
+            return self.global_batch
+        return max(PLAIN_BATCH_TOKENS // self.sequence, 1) if self.kind is WorkKind.TRAINING else 16
+
+    @property
+    def number_format(self) -> Precision:
+        """The precision, as said or as assumed: mixed bf16 for training, bf16 for inference."""
+        if self.precision is not None:
+            return self.precision
+        return Precision.AMP_BF16 if self.trains else Precision.BF16
+
+    @property
+    def total_tokens(self) -> int | None:
+        """All tokens of the run: said, or steps x batch x sequence; None when neither is known."""
+        if self.tokens is not None:
+            return self.tokens
+        if self.steps is not None and self.global_batch is not None and self.seq is not None:
+            return self.steps * self.global_batch * self.seq
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A model's shape with every number filled in. `body_params` are the weights that one token is multiplied with in
+    the layers, `head_params` those of the output head, `total_params` everything that must be stored."""
+
+    layers: int
+    width: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    mlp_width: int
+    mlp_matrices: int
+    vocab: int
+    body_params: int
+    head_params: int
+    total_params: int
+
+    @property
+    def matmul_params(self) -> int:
+        """Weights that one token is multiplied with."""
+        return self.body_params + self.head_params
+
+
+def architecture(work: Workload) -> Architecture | None:
+    """The shape behind a workload: the named model's, the numbers that were said, or a typical one of that size.
+
+    None when neither the size nor layers and width are known.
+    """
+    shape = model(work.model) if work.model else None
+    changed = any(said is not None for said in (work.layers, work.width, work.total_params))
+    if shape is not None and not changed:
+        return _named(shape)
+    if work.layers is not None and work.width is not None:
+        return _plain(work, work.layers, work.width)
+    if work.total_params is not None:
+        layers, width = typical(work.total_params)
+        return _plain(work, work.layers or layers, work.width or width)
+    return None
+
+
+def _named(shape: ModelShape) -> Architecture:
+    return Architecture(
+        layers=shape.layers,
+        width=shape.width,
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_width=shape.head_width,
+        mlp_width=shape.mlp_width * shape.experts_used,
+        mlp_matrices=3 if shape.gated else 2,
+        vocab=shape.vocab,
+        body_params=shape.active_body_params,
+        head_params=shape.width * shape.vocab,
+        total_params=shape.total_params,
+    )
+
+
+def _plain(work: Workload, layers: int, width: int) -> Architecture:
+    vocab = work.vocab or PLAIN_VOCAB
+    heads = work.heads or max(width // PLAIN_HEAD_WIDTH, 1)
+    classic, head = 12 * layers * width * width, vocab * width
+    active = work.active_params or work.total_params or classic + head
+    return Architecture(
+        layers=layers,
+        width=width,
+        heads=heads,
+        kv_heads=heads,
+        head_width=max(width // heads, 1),
+        mlp_width=4 * width,
+        mlp_matrices=2,
+        vocab=vocab,
+        body_params=_body(active, classic, head, work.sequence * width),
+        head_params=head,
+        total_params=max(work.total_params or 0, active),
+    )
+
+
+def _body(params: int, classic: int, head: int, positions: int) -> int:
+    """The layers' part of a parameter count.
+
+    A count that the classic shape explains, learned positions included (one vector per place in the sequence, looked up
+    and never multiplied), is that shape; any other is believed as it stands, without the embedding.
+    """
+    rest = params - classic - head
+    if -params * 3 // 100 <= rest <= max(params * 3 // 100, positions * 11 // 10):
+        return classic
+    return max(params - head, params // 2)
+
+
+def unknown(work: Workload) -> tuple[str, ...]:
+    """What an estimate cannot know about this run, one sentence each; empty when time and cost can be computed."""
+    found: list[str] = []
+    if architecture(work) is None:
+        named = f"The size of {work.model} is not known here" if work.model else "The model's size was not said"
+        found.append(f"{named}; write it as model=7B.")
+    if work.total_tokens is None:
+        found.append("How many tokens are processed was not said; write tokens=2B, or steps= with batch= and seq=.")
+    return tuple(found)
+
+
+def assumed(work: Workload) -> tuple[str, ...]:
+    """What was filled in because nobody said it, one sentence each."""
+    found: list[str] = []
+    shape = architecture(work)
+    if shape is not None and not (work.layers and work.width) and not (work.model and model(work.model)):
+        found.append(f"The shape is typical for the size: {shape.layers} layers, {shape.width:,} wide.")
+    if work.seq is None:
+        found.append(f"Sequences of {work.sequence:,} tokens are assumed.")
+    if work.trains and work.global_batch is None:
+        found.append(f"A batch of {work.batch:,} sequences is assumed.")
+    if work.precision is None:
+        found.append(f"{work.number_format.value} is assumed.")
+    return tuple(found)

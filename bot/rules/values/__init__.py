@@ -1,0 +1,1 @@
+"""Small values and phrases that every rule uses."""

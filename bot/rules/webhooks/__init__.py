@@ -1,0 +1,1 @@
+"""What webhooks subscribe to, and their signatures."""

@@ -1,0 +1,1 @@
+"""Who may do what: authorization, delegation, API keys and SSH keys."""

@@ -1,0 +1,202 @@
+"""API keys: made, shown once, listed, revoked, and the one place where a key becomes a principal.
+
+A key is 256 random bits, so its keyed hash needs no slow function. The pepper is derived from the deployment's label
+key, which is not in the database either: a copied database alone lets nobody in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bot.rules.access.scopes import (
+    ACTIVE_KEYS,
+    KEY_DAYS,
+    KEY_ID_LENGTH,
+    MOST_KEY_DAYS,
+    TOKEN,
+    BadHolder,
+    Scope,
+    holder,
+    scopes,
+)
+from bot.rules.values.labels import LabelKey
+from bot.rules.values.phrases import plural
+from bot.services.runtime.commands import Reply
+from ledger.core.events import record
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor
+from ledger.kernel.ids import BASE32
+from ledger.models import ApiKey
+from ledger.queries.access import active_keys, api_key, api_keys, hold_consumer, touch_key
+
+#: A use is noted at most this often.
+USE_NOTED = timedelta(minutes=1)
+_PEPPER = b"gpu-shopper API keys, version 1"
+#: What an unknown key id is compared with, so that it takes the same time as a known one.
+_NOBODY = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class NewKey:
+    """Ask for a key. `name` is a program (`atlas`) or a person (`operator:ada`); no scopes means the usual ones."""
+
+    name: str
+    owner: str = ""
+    scopes: tuple[str, ...] = ()
+    days: int = KEY_DAYS
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever a key speaks for. `owner` is the person behind a program, and the person for a person's own key.
+
+    `key_id` is empty for the operator on the server, who needs no key.
+    """
+
+    key_id: str
+    actor: Actor
+    owner: Actor
+    scopes: frozenset[Scope]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyView:
+    """A key as people see it: everything but its secret."""
+
+    id: str
+    actor: str
+    owner: str
+    scopes: tuple[str, ...]
+    state: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    last_used_at: datetime | None
+
+
+def pepper(labels: LabelKey) -> bytes:
+    """The key under which secrets are hashed; every replica of a deployment derives the same."""
+    return hmac.digest(labels.key, _PEPPER, "sha256")
+
+
+def _hashed(labels: LabelKey, secret: str) -> str:
+    return hmac.new(pepper(labels), secret.encode(), hashlib.sha256).hexdigest()
+
+
+async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now: datetime) -> Reply:
+    """Make a key. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
+    try:
+        of = holder(command.name, command.owner)
+        allowed = scopes(command.scopes, of)
+    except BadHolder as error:
+        return Reply(False, error.code, str(error))
+    if not 1 <= command.days <= MOST_KEY_DAYS:
+        return Reply(False, "bad_expiry", f"A key lives for 1 to {MOST_KEY_DAYS} days.")
+    key_id = "".join(secrets.choice(BASE32) for _ in range(KEY_ID_LENGTH))
+    secret = secrets.token_urlsafe(32)
+    async with db.write() as tx:
+        behind = await hold_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
+        if behind.owner != of.owner.ref:
+            sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
+            return Reply(False, "other_owner", sentence)
+        working = await active_keys(tx, of.actor.ref, now)
+        if len(working) >= ACTIVE_KEYS:
+            sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys; revoke one first: {working[0].id} is the older."
+            return Reply(False, "too_many_keys", sentence)
+        expires_at = now + timedelta(days=command.days)
+        tx.add(
+            ApiKey(
+                id=key_id,
+                actor=of.actor.ref,
+                scopes=[str(scope) for scope in allowed],
+                secret_hash=_hashed(labels, secret),
+                created_at=now,
+                created_by=by.ref,
+                expires_at=expires_at,
+            )
+        )
+        said = f"{', '.join(allowed)}; until {expires_at:%Y-%m-%d}"
+        record(tx, at=now, actor=by, subject=of.actor.ref, kind="api_key.created", reason=f"{key_id}: {said}")
+    sentence = (
+        f"Key {key_id} of {of.actor.ref} works for {plural(command.days, 'day')}. Store it now: it is shown once."
+    )
+    data = {"key_id": key_id, "token": f"gpuk_{key_id}_{secret}", "actor": of.actor.ref, "expires_at": expires_at}
+    return Reply(True, "key_created", sentence, data)
+
+
+async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
+    """End a key at once. Saying it again says that it is over."""
+    async with db.write() as tx:
+        found = await api_key(tx, key_id)
+        if found is None:
+            return Reply(False, "unknown_key", f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them.")
+        key, _ = found
+        if key.revoked_at is None:
+            key.revoked_at, key.revoked_by = now, by.ref
+            record(tx, at=now, actor=by, subject=key.actor, kind="api_key.revoked", reason=key.id)
+    sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
+    return Reply(True, "key_revoked", sentence, {"key_id": key.id})
+
+
+async def listing(db: Database, now: datetime) -> Sequence[KeyView]:
+    """Every key of every holder, without any secret."""
+    async with db.read() as tx:
+        return [
+            KeyView(
+                id=key.id,
+                actor=key.actor,
+                owner=behind.owner,
+                scopes=tuple(key.scopes),
+                state=_state(key, now),
+                created_at=key.created_at,
+                created_by=key.created_by,
+                expires_at=key.expires_at,
+                last_used_at=key.last_used_at,
+            )
+            for key, behind in await api_keys(tx)
+        ]
+
+
+def _state(key: ApiKey, now: datetime) -> str:
+    if key.revoked_at is not None:
+        return "revoked"
+    return "active" if key.expires_at > now else "expired"
+
+
+async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime) -> Principal | None:
+    """Who a key speaks for; None for a key that is unknown, wrong, expired or revoked, without saying which."""
+    shape = TOKEN.fullmatch(token)
+    key_id, secret = (shape[1], shape[2]) if shape else ("", "")
+    async with db.read() as tx:
+        found = await api_key(tx, key_id)
+    key, behind = found or (None, None)
+    same = hmac.compare_digest(_hashed(labels, secret), key.secret_hash if key else _NOBODY)
+    if key is None or behind is None or not same or _state(key, now) != "active":
+        return None
+    if key.last_used_at is None or now - key.last_used_at >= USE_NOTED:
+        async with db.write() as tx:
+            await touch_key(tx, key.id, now)
+    return Principal(key.id, Actor.from_ref(key.actor), Actor.from_ref(behind.owner), _known(key.scopes))
+
+
+def _known(names: Collection[str]) -> frozenset[Scope]:
+    return frozenset(Scope(name) for name in names if name in set(Scope))
+
+
+def holding(actor: Actor, names: Collection[str] | None) -> Principal:
+    """Somebody with all that their working keys may do, or with everything on the server, where no key is needed."""
+    return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
+
+
+async def works(db: Database, who: Principal, now: datetime) -> bool:
+    """Whether the key behind a principal still works: asked again while something long goes on."""
+    if not who.key_id:
+        return True
+    async with db.read() as tx:
+        found = await api_key(tx, who.key_id)
+    return found is not None and _state(found[0], now) == "active"

@@ -1,0 +1,132 @@
+"""Whose things somebody may see and end, whichever door they come through. Every route asks here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+from bot.rules.access.scopes import Scope
+from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
+from bot.rules.policy.policy import Policy
+from bot.rules.sessions.extension import may_act as rule
+from bot.services.access import delegation
+from bot.services.access.api_keys import Principal
+from bot.services.runtime.commands import Reply
+from bot.services.runtime.context import Context
+from ledger.core.writes import Tx
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.models import Request, Session
+from ledger.queries.access import Whose, consumers_owned
+from ledger.queries.views import nothing_ends_in, resolve, session_to_change
+
+
+async def mine(tx: Tx, policy: Policy, actor: Actor) -> Whose:
+    """The names whose things belong to `actor`: their own, their other names, and the programs they answer for.
+
+    A program is nobody but itself: what its owner asked for is not the program's.
+    """
+    names = [actor, *linked(policy, actor)]
+    if actor.kind is ActorKind.CONSUMER:
+        return Whose.of([actor])
+    return Whose.of([*names, *await consumers_owned(tx, Whose.of(names))])
+
+
+def sees_all(policy: Policy, who: Principal) -> bool:
+    """Approvers see what they decide about, with what may decide; an administrator's key sees everything.
+
+    An approver's key, or agent, that may not decide is nobody's approver.
+    """
+    if who.actor.kind is ActorKind.CONSUMER:
+        return False
+    return Scope.ADMIN in who.scopes or (decides(who) and is_approver(policy, DeciderFacts(who.actor)))
+
+
+def decides(who: Principal) -> bool:
+    """Whether a principal may use the rights of a person who decides."""
+    return Scope.APPROVALS_WRITE in who.scopes
+
+
+async def looked_up(ctx: Context, who: Principal) -> DeciderFacts:
+    """A principal with what Slack says of those in whose place they decide, groups included, for `visible`.
+
+    Slack is asked outside of transactions, and only for somebody whose view depends on it.
+    """
+    facts = DeciderFacts(who.actor)
+    if sees_all(ctx.policy, who) or not _may_stand_in(who):
+        return facts
+    return await delegation.looked_up(ctx, facts)
+
+
+def _may_stand_in(who: Principal) -> bool:
+    return decides(who) and who.actor.kind is not ActorKind.CONSUMER
+
+
+async def visible(
+    tx: Tx, policy: Policy, who: Principal, now: datetime | None = None, facts: DeciderFacts | None = None
+) -> Whose | None:
+    """The names whose things a principal may see; None when there is no limit.
+
+    At a moment (`now`) in which they decide in an approver's place, they see what they decide about. `facts` is what
+    was looked up of those people; without, whoever approves through a user group of Slack is no approver.
+    """
+    if sees_all(policy, who):
+        return None
+    if now is not None and _may_stand_in(who):
+        decider = await delegation.with_behalf(tx, policy, facts or DeciderFacts(who.actor), now)
+        if any(is_approver(policy, one) for one in decider.behalf):
+            return None
+    return await mine(tx, policy, who.actor)
+
+
+async def may_see(tx: Tx, policy: Policy, who: Principal, belongs_to: str) -> bool:
+    """Whether a principal may see what belongs to `belongs_to`, an actor's reference."""
+    names = await visible(tx, policy, who)
+    return names is None or belongs_to in names
+
+
+async def find(
+    tx: Tx, policy: Policy, who: Principal, text: str, now: datetime, facts: DeciderFacts
+) -> tuple[Request, Session | None]:
+    """The request (and its session) that an id names, when the principal may see it; `facts` as `looked_up` found them.
+
+    LookupError with one sentence for what does not exist and for what is somebody else's: ids are not confirmed.
+    """
+    request, session = await resolve(tx, text)
+    names = await visible(tx, policy, who, now, facts)
+    if names is not None and request.requester not in names:
+        raise LookupError(nothing_ends_in(text))
+    return request, session
+
+
+async def may_cancel(tx: Tx, policy: Policy, who: Principal, request: Request) -> bool:
+    """Whether a key may withdraw a request as far as its scopes go: to end what is another's is a decision."""
+    return decides(who) or request.requester in await mine(tx, policy, who.actor)
+
+
+async def may_act(tx: Tx, policy: Policy, session: Session, who: DeciderFacts) -> bool:
+    """Whether somebody may end, extend or switch a session."""
+    return rule(policy, who, own=session.owner in await mine(tx, policy, who.actor))
+
+
+async def acted(
+    ctx: Context,
+    text: str,
+    decider: DeciderFacts,
+    refusals: tuple[str, str],
+    act: Callable[[Tx, Session, datetime], Awaitable[Reply]],
+) -> Reply:
+    """What `act` answers for the session that `text` names, in one transaction under its lock.
+
+    `refusals` are the sentences for a request without a session, and for somebody who may not act on it.
+    """
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            session = await session_to_change(tx, text)
+            if session is None:
+                return Reply(False, "no_session", refusals[0])
+            if not await may_act(tx, ctx.policy, session, decider):
+                return Reply(False, "not_yours", refusals[1], {"session_id": session.id})
+            return await act(tx, session, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")

@@ -1,0 +1,1 @@
+"""Decisions of approvers, what follows from them, auto-approval and break-glass."""

@@ -1,0 +1,68 @@
+"""Decisions of doors without buttons: the same button is pressed that people see, so the same rules judge it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
+from bot.services.access import delegation
+from bot.services.approvals import decisions
+from bot.services.runtime.commands import Decide, Reply
+from bot.services.runtime.context import Context
+from ledger.kernel.states import RequestState
+from ledger.models import Request
+from ledger.queries.decisions import button
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A decision on a request that is named. `version` None means the quote as it is now; `offer_id` the option."""
+
+    request_id: str
+    decision: Decision
+    decider: DeciderFacts
+    offer_id: str | None = None
+    version: int | None = None
+    typed_amount: str | None = None
+    cap_usd: Decimal | None = None
+    reason: str = ""
+    hours: Decimal | None = None
+    seen: str | None = None
+    #: What names the call; the same call again decides nothing. Empty where nobody repeats one.
+    key: str = ""
+
+
+async def decide(ctx: Context, command: Named) -> Reply:
+    """Approve or reject. The codes and sentences are those of a click."""
+    async with ctx.db.read() as tx:
+        # The offers may have moved on since, and with them the button.
+        done = await decisions.decided_before(tx, command.request_id, command.key, ctx.clock.now())
+        if done is not None:
+            return done
+        request = await tx.get_one(Request, command.request_id)
+        version = command.version or request.quote_version
+        token = await button(tx, request.id, command.decision, version, command.offer_id)
+    if token is None:
+        return _no_button(request, command)
+    decided = Decide(
+        token,
+        await delegation.looked_up(ctx, command.decider),
+        command.reason,
+        command.typed_amount,
+        command.cap_usd,
+        hours=command.hours,
+        seen=command.seen,
+        key=command.key,
+    )
+    return await decisions.decide(ctx, decided)
+
+
+def _no_button(request: Request, command: Named) -> Reply:
+    data = {"request_id": request.id}
+    if request.state is RequestState.QUOTING:
+        return Reply(False, STILL_QUOTING.code, STILL_QUOTING.sentence, data)
+    if command.offer_id is None:
+        return Reply(False, "offer_needed", "Say which option is approved, by its offer id, such as vast:123.", data)
+    sentence = f"{command.offer_id[:80]} is not an option of this request; look at it to see its options."
+    return Reply(False, "unknown_offer", sentence, data)

@@ -1,0 +1,359 @@
+"""Decisions: judged when they are made, recorded once, and turned into spend authority in the same transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from bot.rules.approvals.amendments import covered
+from bot.rules.approvals.approvers import ANYBODY
+from bot.rules.approvals.decision import (
+    ApprovalPlan,
+    Decision,
+    DecisionInput,
+    RequestFacts,
+    decides_for,
+    linked,
+    plan,
+    verdict,
+)
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import Mandate
+from bot.rules.pricing.spend_limits import SetLimit, limit_in_force, price_cap, total_cap
+from bot.rules.sessions.extension import EXTEND, gate
+from bot.rules.sessions.overspend import DRIFT
+from bot.rules.values.phrases import Verdict, read_amount
+from bot.services.access import delegation
+from bot.services.approvals import effects
+from bot.services.budgets import enforcement
+from bot.services.grants import amendments, approvers, hours_used
+from bot.services.market.codec import hold_hours
+from bot.services.notifications import request_message
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.commands import Cancel, Decide, Reply
+from bot.services.runtime.context import Context
+from bot.services.runtime.idempotency import KEPT
+from bot.services.sessions import extension
+from ledger.core.events import record
+from ledger.core.moves import StaleMove
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import Actor
+from ledger.kernel.ids import new_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import RequestState
+from ledger.models import Approval, Request
+from ledger.queries.decisions import Ask, ask_by_token, ask_of_request
+from ledger.queries.journal import noted_before
+from ledger.queries.views import resolve
+
+OVERRIDE = "override_12h"
+NOT_WITHDRAWN = Verdict(
+    False,
+    "not_withdrawn",
+    "A question about the cost is approved or rejected, not cancelled. /gpu terminate ID ends the session.",
+)
+UNKNOWN_BUTTON = Reply(False, "unknown_button", "This button belongs to no request here; look at /gpu list.")
+
+
+async def decide(ctx: Context, command: Decide) -> Reply:
+    """Judge a click and, if it may, record it. One outcome per request, however many decide at once.
+
+    Codes of success: `approved`, `first_of_two`, `rejected`, `cancelled`. `amount_needed` asks for the dialog.
+    """
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            ask = await ask_by_token(tx, command.token)
+            if ask is None:
+                return UNKNOWN_BUTTON
+            done = await decided_before(tx, ask.request.id, command.key, now)
+            if done is not None:
+                return done
+            command = await _in_place(ctx, tx, command, now)
+            mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
+            judged = _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now))
+            spend = _spend(ctx.policy, ask, command) if judged.code == "approved" else None
+            room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount) if spend else None
+            if room is not None and not room.verdict.allowed:
+                reply = _reply(ask, room.verdict)
+                return replace(reply, data={**reply.data, "over_budget": True})
+            reply = _reply(ask, judged)
+            if ask.action == Decision.APPROVE:
+                reply = await recovery_mode.told(tx, reply)
+            if judged.allowed:
+                place = decides_for(ctx.policy, _facts(ctx.policy, ask, command, mandate), command.decider)
+                await _apply(ctx, tx, ask, command, judged, now, place if ask.action != Decision.CANCEL else None)
+            if spend is not None and room is not None:
+                await enforcement.reserved(ctx, tx, spend, room, now)
+                if room.verdict.code == "overridden":
+                    enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
+    except StaleMove:
+        return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
+    if judged.allowed:
+        ctx.hints.instances.set()
+        ctx.hints.sessions.set()
+        ctx.hints.outbox.set()
+    return reply
+
+
+async def preview(ctx: Context, command: Decide) -> Reply:
+    """The same judgement without any effect: what a door asks before it opens a dialog."""
+    async with ctx.db.read() as tx:
+        ask = await ask_by_token(tx, command.token)
+        if ask is None:
+            return UNKNOWN_BUTTON
+        now = ctx.clock.now()
+        command = await _in_place(ctx, tx, command, now)
+        mandate = await approvers.mandate(tx, ctx.policy, ask.request, now)
+        return _reply(ask, _judged(ctx, ask, command, now, mandate, await hours_used.used(tx, ask.request, now)))
+
+
+async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
+    """How a call was answered whose process may have ended before it could say so; what followed since stands."""
+    row = await noted_before(tx, [request_id], key, now - KEPT)
+    return None if row is None else Reply(True, row.data["code"], row.data["said"], {"request_id": request_id})
+
+
+def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
+    return {"key": command.key, "code": judged.code, "said": judged.sentence} if command.key else None
+
+
+async def _in_place(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Decide:
+    """The command with those in whose place its decider stands at this moment."""
+    return replace(command, decider=await delegation.with_behalf(tx, ctx.policy, command.decider, now))
+
+
+async def cancel(ctx: Context, command: Cancel) -> Reply:
+    """Withdraw a request that is named by its id, by its requester or by an approver."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            request, _ = await resolve(tx, command.request)
+            ask = await ask_of_request(tx, request.id)
+            asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
+            judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
+            if judged.allowed and request.kind == DRIFT:
+                judged = NOT_WITHDRAWN  # Else nobody would ever have to answer it.
+            if judged.allowed:
+                await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    except StaleMove:
+        return Reply(False, "stale", "Somebody else decided this at the same moment; the message shows how it went.")
+    ctx.hints.outbox.set()
+    return _reply(ask, judged)
+
+
+def _reply(ask: Ask, judged: Verdict) -> Reply:
+    data: dict[str, object] = {"request_id": ask.request.id}
+    if ask.option is not None:
+        data |= {
+            "offer_id": ask.option.offer_id,
+            "expected_usd": ask.option.expected_usd,
+            "worst_usd": ask.option.worst_usd,
+            "price_usd_h": ask.option.price_usd_h,
+            "spent_usd": ask.spent_usd,
+        }
+        held = _limit(ask)
+        data |= {"limit_usd": held.usd, "limit_by": held.by} if held else {}
+    return Reply(judged.allowed, judged.code, judged.sentence, data)
+
+
+def _judged(ctx: Context, ask: Ask, command: Decide, now: datetime, mandate: Mandate, used_h: Decimal) -> Verdict:
+    """The rules' verdict, and that the cloud of an approved option can still be used.
+
+    `used_h` are the hours that its session had under earlier approvals.
+    """
+    judged = _judge(ctx.policy, ask, command, now, mandate, used_h=used_h)
+    if judged.allowed and ask.action == Decision.APPROVE and ask.option and ask.option.cloud not in ctx.providers:
+        sentence = f"{ask.option.cloud} is not set up here any more; approve another option, or reject the request."
+        return Verdict(False, "cloud_gone", sentence)
+    about = ask.request.kind in (EXTEND, DRIFT)
+    over = about and (ask.session is None or (ask.session.state not in extension.EXTENDABLE and not ask.held))
+    if judged.allowed and ask.action == Decision.APPROVE and over:
+        return Verdict(False, "session_over", "The session ends or has ended, so there is nothing left to extend.")
+    return judged
+
+
+def _judge(
+    policy: Policy,
+    ask: Ask,
+    command: Decide,
+    now: datetime,
+    mandate: Mandate = ANYBODY,
+    decision: Decision | None = None,
+    used_h: Decimal = Decimal(0),
+) -> Verdict:
+    request = ask.request
+    job = JobRequest.from_json(request.job)
+    decided = decision or Decision(ask.action)
+    facts = _facts(policy, ask, command, mandate)
+    what = DecisionInput(
+        decision=decided,
+        quote_version=ask.version,
+        offer_id=ask.option.offer_id if ask.option else None,
+        typed_amount=command.typed_amount,
+        cap_usd=command.cap_usd,
+        reason=command.reason,
+        hours=command.hours,
+        seen=command.seen,
+    )
+    if request.kind == OVERRIDE:
+        # More than twelve hours is never one person's own decision, whatever else the policy allows.
+        strict = replace(policy, allow_self_approval=False)
+        return verdict(strict, ApprovalPlan(1, request.rule, False, False), what, facts, command.decider, now)
+    total_hours = job.already_hours + job.hours + used_h + (hold_hours(ask.option) if ask.option else 0)
+    override = hours_used.state_of(ask.override, total_hours)
+    if request.kind == EXTEND:
+        # This request is its own override: above the cap on hours, it is never one person's own decision either.
+        override = RequestState.APPROVED
+        if gate(job.already_hours, job.hours, policy):
+            policy = replace(policy, allow_self_approval=False)
+    if request.kind == DRIFT:
+        # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
+        override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
+    needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
+    needed = replace(needed, required=max(needed.required, request.required_approvals))
+    return verdict(policy, needed, what, facts, command.decider, now)
+
+
+def _facts(policy: Policy, ask: Ask, command: Decide, mandate: Mandate) -> RequestFacts:
+    """The request as it is now, with the amounts for the time that would be approved."""
+    request = ask.request
+    requester, job = Actor.from_ref(request.requester), JobRequest.from_json(request.job)
+    expected_usd, worst_usd = _amounts(ask, command)
+    return RequestFacts(
+        state=request.state,
+        requester=requester,
+        linked=_other_names(policy, requester, ask),
+        quote_version=request.quote_version,
+        expires_at=request.expires_at,
+        expected_usd=expected_usd,
+        worst_usd=worst_usd,
+        approvals=tuple(vote.approver for vote in ask.votes),
+        chosen_offer_id=ask.chosen.offer_id if ask.chosen else None,
+        cap_usd=_left_by_the_first(ask),
+        limit=_limit(ask),
+        asked_usd=job.budget_cap_usd,
+        spent_usd=ask.spent_usd,
+        decided_by=request.decided_by or "",
+        mandate=mandate,
+        stood_for=tuple(vote.on_behalf_of for vote in ask.votes if vote.on_behalf_of),
+        standing=amendments.standing(request, ask.votes) if request.state is RequestState.PENDING else None,
+        most_hours=amendments.most_hours(request, ask.votes) if request.kind in amendments.CHANGEABLE else None,
+    )
+
+
+def _amounts(ask: Ask, command: Decide) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars of the option that is decided on, for the time that would be approved."""
+    if ask.option is None:
+        return Decimal(0), Decimal(0)
+    return amendments.amounts(ask.request, ask.option, amendments.time_of(ask.request, ask.votes, command.hours))
+
+
+def _other_names(policy: Policy, requester: Actor, ask: Ask) -> tuple[Actor, ...]:
+    """Whoever answers for a program decides about it as little as about what they asked for themselves.
+
+    More time for a session is asked for in its owner's name, whoever asks.
+    """
+    refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
+    people = [Actor.from_ref(ref) for ref in refs]
+    return (*linked(policy, requester), *(name for one in people for name in (one, *linked(policy, one))))
+
+
+def _left_by_the_first(ask: Ask) -> Decimal | None:
+    """The total for all attempts that the first of two approvers covered."""
+    covered = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
+    return min(covered) + ask.spent_usd if covered else None
+
+
+def _limit(ask: Ask) -> SetLimit | None:
+    return limit_in_force(
+        SetLimit(vote.quote_version, vote.limit_usd, vote.approver) for vote in ask.limits if vote.limit_usd is not None
+    )
+
+
+def _spend(policy: Policy, ask: Ask, command: Decide) -> enforcement.Spend | None:
+    """What an approval takes from the budgets; None for one that buys nothing."""
+    cover = _cover(policy, ask, command)
+    owner = ask.session.owner if ask.session else ask.request.requester
+    if cover is None or ask.option is None:
+        return None
+    return enforcement.spend_of(policy, ask.request, owner, cover, _amounts(ask, command)[0])
+
+
+async def _apply(
+    ctx: Context, tx: Tx, ask: Ask, command: Decide, judged: Verdict, now: datetime, place: Actor | None
+) -> None:
+    actor, noted = command.decider.actor, _noted(command, judged)
+    if place is not None:
+        said = f"{actor.ref} decides in the place of {place.ref}."
+        record(tx, at=now, actor=actor, subject=ask.request.id, kind="request.in_place", reason=said)
+    if judged.code == "rejected":
+        if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
+            _vote(tx, ask, command, "reject", now, None, place)
+        await effects.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
+    elif judged.code == "cancelled":
+        await effects.close(tx, ask, RequestState.CANCELLED, actor, command.reason, now)
+    else:
+        approval = _vote(tx, ask, command, "approve", now, _cover(ctx.policy, ask, command), place)
+        await tx.flush()
+        if judged.code == "first_of_two":
+            await amend(tx, Request, ask.request.id, chosen_option_id=approval.option_id)
+            said, subject = judged.sentence, ask.request.id
+            record(tx, at=now, actor=actor, subject=subject, kind="request.vote", reason=said, data=noted)
+            await request_message.show_again(tx, ask.request, now)
+            return
+        await effects.approved(ctx, tx, ask, approval, actor, now, noted)
+
+
+def _cover(policy: Policy, ask: Ask, command: Decide) -> tuple[Decimal, Decimal] | None:
+    """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
+    if ask.option is None or ask.request.kind == DRIFT:
+        return None
+    job = JobRequest.from_json(ask.request.job)
+    held = _limit(ask)
+    limit = command.cap_usd if command.cap_usd is not None or held is None else held.usd
+    limits = [one for one in (limit, _left_by_the_first(ask)) if one is not None]
+    total = total_cap(
+        _amounts(ask, command)[1],
+        asked_usd=job.budget_cap_usd,
+        approver_usd=min(limits, default=None),
+        spent_usd=ask.spent_usd,
+    )
+    return price_cap(ask.option.price_usd_h, policy, job.max_price_usd_h), total
+
+
+def _vote(
+    tx: Tx,
+    ask: Ask,
+    command: Decide,
+    decision: str,
+    now: datetime,
+    cover: tuple[Decimal, Decimal] | None = None,
+    place: Actor | None = None,
+) -> Approval:
+    time_h = amendments.time_of(ask.request, ask.votes, command.hours if cover else None)
+    offer_id = ask.option.offer_id if ask.option else ""
+    approval = Approval(
+        id=new_id("apr", now),
+        request_id=ask.request.id,
+        quote_version=ask.request.quote_version,
+        approver=command.decider.actor.ref,
+        decision=decision,
+        option_id=ask.option.id if ask.option else None,
+        price_cap_usd_h=cover[0] if cover else None,
+        total_cap_usd=cover[1] if cover else None,
+        limit_usd=command.cap_usd if cover else None,
+        hours=f"{time_h.normalize():f}",
+        confirmed_usd=read_amount(command.typed_amount) if command.typed_amount else None,
+        reason=command.reason,
+        rule=ask.request.rule,
+        on_behalf_of=place.ref if place else None,
+        digest=covered(ask.request.id, ask.request.quote_version, offer_id, cover, time_h) if cover else None,
+        at=now,
+    )
+    tx.add(approval)
+    return approval

@@ -1,0 +1,111 @@
+"""Why a request needs approval: the rule that applied, who may decide, where it goes on to, and what was waived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.rules.approvals.approvers import asked, groups, members
+from bot.rules.approvals.auto_approval import STANDING_PREFIX
+from bot.rules.approvals.decision import SLACK_OFF
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.tiers import Mandate, chain, group_of, next_step
+from bot.rules.values.phrases import plural
+from bot.services.grants import approvers
+from bot.services.runtime.context import Context
+from ledger.kernel.states import RequestState
+from ledger.queries.decisions import opened_at
+from ledger.queries.journal import told_of
+from ledger.queries.views import RequestView, request_view
+
+#: What the journal says of a decision that went another way than the policy's usual one.
+WAIVERS = ("budget.overridden", "request.break_glass")
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why one request needed approval. `may_decide` are those who are asked, `also` those who may and are not told.
+
+    `waived` are the rules that did not hold for it, and `sentences` all of it for people.
+    """
+
+    request_id: str
+    state: RequestState
+    rule: str
+    tier: str
+    group: str
+    required: int
+    given: tuple[str, ...]
+    may_decide: tuple[str, ...]
+    also: tuple[str, ...]
+    waived: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+async def why(ctx: Context, request_id: str) -> Why:
+    """The account of one request. LookupError when there is none."""
+    now, policy = ctx.clock.now(), ctx.policy
+    async with ctx.db.read() as tx:
+        view = await request_view(tx, request_id)
+        found = await approvers.mandate(tx, policy, view.request, now)
+        since = (await opened_at(tx, [view.request]))[request_id]
+        journal = await told_of(tx, request_id, WAIVERS)
+    request = view.request
+    given = tuple(
+        one.approver
+        for one in view.approvals
+        if one.decision == "approve" and one.quote_version == request.quote_version
+    )
+    waived = (*_waived(policy, view), *journal)
+    return Why(
+        request_id=request.id,
+        state=request.state,
+        rule=request.rule,
+        tier=found.tier.name if found.tier else "",
+        group=group_of(found.tier),
+        required=request.required_approvals,
+        given=given,
+        may_decide=asked(policy, found),
+        also=policy.may_approve_not_pinged,
+        waived=waived,
+        sentences=tuple(_told(policy, view, found, given, waived, since, now)),
+    )
+
+
+def _waived(policy: Policy, view: RequestView) -> list[str]:
+    found = []
+    if (view.request.decided_by or "").startswith(STANDING_PREFIX):
+        found.append("No person decided: the standing approval of the policy covered it.")
+    if policy.allow_self_approval:
+        found.append("The policy lets approvers approve what they asked for themselves.")
+    return found
+
+
+def _told(
+    policy: Policy,
+    view: RequestView,
+    found: Mandate,
+    given: tuple[str, ...],
+    waived: tuple[str, ...],
+    since: datetime,
+    now: datetime,
+) -> list[str]:
+    request = view.request
+    told = [request.rule or "Its offers are not quoted yet, so no rule has been applied."]
+    if request.state is not RequestState.PENDING:
+        by = f" by {request.decided_by}" if request.decided_by else ""
+        return [*told, f"It is {request.state}{by}.", *waived]
+    names = ", ".join(asked(policy, found)) or "nobody; the policy names no approver"
+    by = f" ({', '.join(given)})" if given else ""
+    told.append(f"{len(given)} of {plural(request.required_approvals, 'approval')}{by}; may decide: {names}.")
+    if policy.may_approve_not_pinged:
+        told.append(f"May decide and are not told: {', '.join(policy.may_approve_not_pinged)}.")
+    told += [f"{group} may decide too, because nobody has decided." for group in groups(policy, found)[1:]]
+    further = chain(found.tier, policy.escalate_to)
+    onwards = next_step(len(further), since, now, policy.escalate_after_s)
+    if onwards is not None and onwards < request.expires_at:
+        group = further[found.steps]
+        told.append(f"From {onwards:%Y-%m-%d %H:%M} UTC on {group} ({', '.join(members(policy, group))}) may too.")
+    if not policy.allow_slack_decisions:
+        told.append(SLACK_OFF.sentence)
+    return [*told, f"It expires at {request.expires_at:%Y-%m-%d %H:%M} UTC.", *waived]

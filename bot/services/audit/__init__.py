@@ -1,0 +1,1 @@
+"""Read the journal, follow its events, check invariants and collect metrics."""

@@ -1,0 +1,43 @@
+"""What every change keeps true, as checks over the ledger and over what the clouds say was really rented.
+
+Checked after every service, end-to-end and fault test, and at the end of the demo. Nothing here repairs anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bot.services.audit.invariants import announced, history, money, settled, spending, world
+from bot.services.audit.invariants.world import Truth, Violation
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
+from ledger.queries.audit import read_books
+
+__all__ = ["Truth", "Violation", "check"]
+
+
+async def check(
+    db: Database,
+    clock: Clock,
+    truth: Truth | None = None,
+    *,
+    is_settled: bool = False,
+    secrets: Collection[str] = (),
+    acknowledged: Collection[str] = (),
+) -> list[Violation]:
+    """Every broken rule; an empty list when all hold.
+
+    `truth` is what a sandbox's `/_sandbox/truth` answers. `is_settled` adds what must hold once faults are off and time
+    has passed. `secrets` may occur nowhere in the ledger; `acknowledged` are inbox keys that must still be there.
+    """
+    books = await read_books(db)
+    found = [*history.check(books), *spending.check(books), *money.check(books)]
+    found += announced.check(books, clock.now())
+    found += [*world.no_secrets(books, secrets), *world.nothing_lost(books, acknowledged)]
+    if truth is not None:
+        found += world.check(books, truth)
+    if is_settled:
+        found += settled.check(books, clock.now())
+        if truth is not None:
+            found += [*settled.no_orphans(books, truth), *money.against_the_bill(books, truth)]
+    return found

@@ -1,0 +1,101 @@
+"""What is taken away or stays unclear is told: to its people before the act, and to the operators when nobody knows."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.values.end_reason import EARLY, LOST
+from bot.services.audit.invariants.world import Violation
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
+from ledger.models import Event, Instance
+from ledger.queries.audit import Books
+
+#: Longer than any cloud's W, and than the time until a failing step is told.
+UNCLEAR_FOR = timedelta(minutes=30)
+SCHEDULER = "system:scheduler"
+OVER = frozenset({SessionState.TERMINATING, SessionState.TERMINATED})
+
+
+def check(books: Books, now: datetime) -> list[Violation]:
+    """Ends that nobody asked for, losses, returns, and creates that stay unclear."""
+    return [*_interruptions(books), *_cuts(books), *_returned(books), *_unclear(books, now)]
+
+
+def _interruptions(books: Books) -> list[Violation]:
+    """An end that the service itself ordered, and a loss, have a message in the channel that is no younger."""
+    at = {
+        (note.subject, note.destination): note.created_at
+        for note in books.notifications
+        if note.kind == NotificationKind.SESSION_INTERRUPTED
+    }
+    channels = {request.id: request.channel for request in books.requests}
+    end_codes = {session.id: session.end_code for session in books.sessions if session.state in OVER}
+    moments = {event.subject: event.at for event in books.events if _ordered_here(event)}
+    found = []
+    for row in books.instances:
+        ordered_at = moments.get(row.id) if row.outcome_code != end_codes.get(row.session_id) else None
+        said_at = at.get((f"{row.session_id}/{row.id}", channels.get(row.request_id, "")))
+        lost = row.outcome_code == LOST and said_at is None
+        if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
+            found.append(Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told"))
+    return found
+
+
+def _cuts(books: Books) -> list[Violation]:
+    """An end before the approved one, which the scheduler ordered, has a message that is older than the order."""
+    said: dict[str, datetime] = {}
+    for note in books.notifications:
+        if note.kind == NotificationKind.SESSION_UNATTENDED:
+            session_id = note.subject.partition("/")[0]
+            said[session_id] = min(said.get(session_id, note.created_at), note.created_at)
+    codes = {session.id: session.end_code for session in books.sessions}
+    return [
+        Violation("nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not told before")
+        for event in books.events
+        if event.kind == "session.moved" and event.after == SessionState.TERMINATING
+        if event.actor == SCHEDULER and codes.get(event.subject) in EARLY
+        if event.subject not in said or said[event.subject] >= event.at
+    ]
+
+
+def _ordered_here(event: Event) -> bool:
+    return event.kind == "instance.moved" and event.after == InstanceState.TERMINATING and event.actor == SYSTEM.ref
+
+
+def _returned(books: Books) -> list[Violation]:
+    """What was lost without anybody's order and is listed again is nobody's to end while its approved time runs."""
+    rows = {row.id: row for row in books.instances}
+    hours = {grant.id: grant.hours for grant in books.grants}
+    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != LOST}
+    condemned = {
+        event.subject: event.at
+        for event in books.events
+        if event.after == StrayState.CONDEMNED and event.actor == SYSTEM.ref
+    }
+    found = []
+    for stray in books.strays:
+        row, at = rows.get(stray.instance_id or ""), condemned.get(stray.id)
+        if row is None or at is None or row.session_id in over or not _was_lost(row, stray.ref):
+            continue
+        if at < (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(hours[row.grant_id]))):
+            text = f"{stray.ref} was taken for lost, came back, and was ended by nobody's word"
+            found.append(Violation("healthy instances are not killed", row.id, text))
+    return found
+
+
+def _was_lost(row: Instance, ref: str) -> bool:
+    return row.state is InstanceState.GONE and row.ref == ref and row.terminate_asked_at is None
+
+
+def _unclear(books: Books, now: datetime) -> list[Violation]:
+    paged = {
+        note.subject.partition("/")[0] for note in books.notifications if note.kind == NotificationKind.OPERATOR_PAGE
+    }
+    return [
+        Violation("what stays unclear is told", row.id, f"it has been {row.state} since {row.sent_at}")
+        for row in books.instances
+        if row.state is InstanceState.UNKNOWN and row.id not in paged
+        if now - (row.sent_at or row.created_at) > UNCLEAR_FOR
+    ]

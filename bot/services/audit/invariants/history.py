@@ -1,0 +1,119 @@
+"""Moves: every one is legal, has its journal row, and has the notifications that the table of announcements names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from bot.services.audit.invariants.world import Violation
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import (
+    LEGAL,
+    GrantState,
+    InstanceState,
+    NotificationKind,
+    RequestState,
+    SessionState,
+    State,
+    StrayState,
+    announced,
+)
+from ledger.models import Event
+from ledger.queries.audit import Books
+
+
+@dataclass(frozen=True, slots=True)
+class _Machine:
+    table: str
+    states: type[Any]
+    initial: frozenset[Any]
+
+
+#: A stray is first written in the state that its first sighting deserves.
+_MACHINES = (
+    _Machine("requests", RequestState, frozenset({RequestState.QUOTING, RequestState.PENDING})),
+    _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
+    _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
+    _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
+    _Machine("strays", StrayState, frozenset(StrayState)),
+)
+
+
+def check(books: Books) -> list[Violation]:
+    """Journal and announcements of every machine."""
+    by_subject: dict[str, list[Event]] = {}
+    for event in books.events:
+        if event.kind.endswith(".moved"):
+            by_subject.setdefault(event.subject, []).append(event)
+    found: list[Violation] = []
+    for machine in _MACHINES:
+        for row in getattr(books, machine.table):
+            found += _walked(machine, row, by_subject.get(row.id, []))
+    return found + _announced(books)
+
+
+def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violation]:
+    """The journal's moves form one legal walk from an initial state to where the row is.
+
+    Rows of one millisecond have no order among themselves, so the walk is checked by counting: every state is left as
+    often as it is entered, except that the first is left once more and the last entered once more.
+    """
+    balance: Counter[State] = Counter()
+    found = []
+    for event in events:
+        before, after = machine.states(event.before), machine.states(event.after)
+        if after not in LEGAL[machine.states][before]:
+            found.append(Violation("terminal is terminal", row.id, f"the journal has {before} to {after}"))
+        balance[before] -= 1
+        balance[after] += 1
+    balance[row.state] -= 1
+    starts = [state for state, count in balance.items() if count != 0]
+    # What is left must be one initial state that was left once more than it was entered.
+    if not (
+        (len(starts) == 1 and balance[starts[0]] == -1 and starts[0] in machine.initial)
+        or (not starts and row.state in machine.initial)
+    ):
+        found.append(
+            Violation("every move has its event", row.id, f"it is {row.state}, and the journal ends elsewhere")
+        )
+    return found
+
+
+def _announced(books: Books) -> list[Violation]:
+    there = {(note.kind, note.subject) for note in books.notifications}
+    requests = {row.id: row for row in books.requests}
+    owners = {row.id: row.request_id for row in books.sessions} | {row.id: row.request_id for row in books.instances}
+    found = []
+    for event in books.events:
+        state = _state(event)
+        if state is None:
+            continue  # Not a move.
+        request_id = owners.get(event.subject, event.subject)
+        request = requests.get(request_id)
+        for kind in announced(state):
+            subject = _subject(kind, event.subject, request_id, state)
+            to_owner = kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED)
+            if to_owner and request and Actor.from_ref(request.requester).kind is not ActorKind.SLACK:
+                continue
+            if (kind, subject) not in there:
+                text = f"it became {state}, and nobody was to hear of it ({kind})"
+                found.append(Violation("every move has its outbox row", event.subject, text))
+    return found
+
+
+def _state(event: Event) -> State | None:
+    for machine in _MACHINES:
+        if event.kind == f"{machine.table.rstrip('s')}.moved":
+            state: State = machine.states(event.after)
+            return state
+    return None
+
+
+def _subject(kind: NotificationKind, row_id: str, request_id: str, state: State) -> str:
+    if kind is NotificationKind.REQUEST_RESULT:
+        return f"{request_id}/{state}"
+    if kind is NotificationKind.REQUEST_MESSAGE:
+        return request_id
+    return row_id

@@ -1,0 +1,115 @@
+"""The ledger's own arithmetic, and the ledger against the clouds' bills."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from decimal import Decimal
+
+from bot.services.audit.invariants.world import Truth, Violation
+from ledger.kernel.states import GrantState, InstanceState, is_terminal
+from ledger.models import LedgerEntry, Session
+from ledger.queries.audit import Books
+
+#: The ledger and the bill may differ by this share, and always by the rounding of a few started seconds.
+BILL_SHARE = Decimal("0.01")
+BILL_FLOOR_USD = Decimal("0.01")
+SPENT = ("accrue", "true_up", "loss")
+
+
+def check(books: Books) -> list[Violation]:
+    """Entries, reservations and budgets."""
+    return [*_entries(books), *_reservations(books), *_budgets(books)]
+
+
+def _entries(books: Books) -> list[Violation]:
+    found = []
+    keys = Counter(entry.key for entry in books.entries)
+    for entry in books.entries:
+        if entry.amount_usd <= 0 or entry.debit == entry.credit:
+            found.append(Violation("every entry balances", entry.id, "it moves nothing, or moves it in a circle"))
+        if keys[entry.key] > 1:
+            found.append(Violation("a fact is booked once", entry.id, f"the key {entry.key} is there twice"))
+    return found
+
+
+def _reservations(books: Books) -> list[Violation]:
+    """Every grant reserved its whole cap when it was made, and gave it back when it was voided or its session ended."""
+    over = {session.id for session in books.sessions if is_terminal(session.state)}
+    by_key = {entry.key: entry for entry in books.entries}
+    found = []
+    for grant in books.grants:
+        reserved, released = by_key.get(f"reserve/{grant.id}"), by_key.get(f"release/{grant.id}")
+        if grant.total_cap_usd > 0 and (reserved is None or reserved.amount_usd != grant.total_cap_usd):
+            found.append(Violation("budgets never overshoot", grant.id, "its cap was not reserved"))
+        if grant.state is GrantState.VOID and reserved is not None and released is None:
+            found.append(Violation("budgets never overshoot", grant.id, "it is void and still reserves its cap"))
+        if grant.session_id in over and reserved is not None and released is None:
+            found.append(Violation("budgets never overshoot", grant.id, "its session is over and it reserves its cap"))
+        if released is not None and (reserved is None or released.amount_usd != reserved.amount_usd):
+            found.append(Violation("every entry balances", grant.id, "it released something else than it reserved"))
+    return found
+
+
+def _budgets(books: Books) -> list[Violation]:
+    """What a session has cost stays inside what was approved for it, but for the time that its end took."""
+    approvals = {row.id: row for row in books.approvals}
+    spent: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for entry in books.entries:
+        # What a cloud charged beyond its own price is no spend that somebody let pass.
+        if entry.kind in SPENT and entry.kind != "true_up" and entry.session_id:
+            spent[entry.session_id] += _signed(entry)
+    found = []
+    for session in books.sessions:
+        # An extension is approved under a request of its own.
+        mine = [g for g in books.grants if session.id == g.session_id or session.request_id == g.request_id]
+        covers = {grant.approval_id for grant in mine}
+        cap = sum((approvals[a].total_cap_usd or Decimal(0) for a in covers if a in approvals), Decimal(0))
+        allowed = cap + _late_usd(books, session)
+        if spent[session.id] > allowed:
+            text = f"${spent[session.id]} was used, ${allowed} was approved"
+            found.append(Violation("budgets never overshoot", session.id, text))
+    return found
+
+
+def _signed(entry: LedgerEntry) -> Decimal:
+    """Less than nothing for a correction that gives money back."""
+    return -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
+
+
+def _late_usd(books: Books, session: Session) -> Decimal:
+    """What ran after the approved end, while the end was being enforced. A hold is no such time: it was reserved."""
+    if session.deadline is None:
+        return Decimal(0)
+    late = Decimal(0)
+    for row in books.instances:
+        end = max(session.deadline, row.gate_until or session.deadline)
+        if row.session_id == session.id and row.billing_until is not None and row.billing_until > end:
+            # A started second is billed in full.
+            late += row.price_usd_h * Decimal((row.billing_until - end).total_seconds() + 1) / 3600
+    return late
+
+
+def against_the_bill(books: Books, truth: Truth) -> list[Violation]:
+    """Per ended instance of a cloud: what we booked for it, as a session's or as a loss, is what the cloud billed.
+
+    An instance that was taken for gone and showed up again is first a row's and then a stray's; the bill knows one.
+    """
+    booked: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for entry in books.entries:
+        if entry.kind in SPENT:
+            losses = [side for side in (entry.debit, entry.credit) if side.startswith("loss:")]
+            booked[losses[0] if losses else str(entry.instance_id)] += _signed(entry)
+    ours: defaultdict[tuple[str, str], Decimal] = defaultdict(Decimal)
+    for row in books.instances:
+        if row.state is InstanceState.GONE:
+            ours[row.cloud, str(row.ref)] += booked[row.id]
+    for stray in books.strays:
+        if stray.ended_at is not None:
+            ours[stray.cloud, stray.ref] += booked[f"loss:{stray.id}"]
+    found = []
+    for item in truth["instances"]:
+        mine, bill = ours.get((item["cloud"], item["ref"])), Decimal(item["total_usd"])
+        if mine is not None and abs(mine - bill) > max(BILL_SHARE * bill, BILL_FLOOR_USD):
+            text = f"${mine} is booked, {item['cloud']} billed ${bill}"
+            found.append(Violation("the ledger agrees with the bill", item["ref"], text))
+    return found

@@ -1,0 +1,121 @@
+"""The ledger against the world: creates that were really sent, instances that really exist, secrets, lost messages."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ledger.kernel.states import InstanceState, StrayState
+from ledger.models import Instance
+from ledger.queries.audit import Books, values_of
+
+#: The JSON of a sandbox's `/_sandbox/truth`: instances and creates as they really happened.
+Truth = Mapping[str, Any]
+
+KEPT = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule: its name, the row or instance it is about, and a sentence."""
+
+    rule: str
+    subject: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.subject}: {self.sentence}"
+
+
+def row_of(books: Books, name: str | None) -> Instance | None:
+    """The instance row whose label is at the right end of a cloud's name."""
+    return next((row for row in books.instances if name and name.lower().endswith(row.label)), None)
+
+
+def check(books: Books, truth: Truth) -> list[Violation]:
+    """Sends and existing instances."""
+    return [*_sends(books, truth), *_closed_means_gone(books, truth), *_not_killed(books)]
+
+
+def _sends(books: Books, truth: Truth) -> list[Violation]:
+    """One create call per row, and none without a row that was on its way to be sent and had a grant."""
+    found = []
+    counts: Counter[str] = Counter()
+    for create in truth["creates"]:
+        row = row_of(books, create["name"])
+        if row is None:
+            # A create with a foreign name was sent by a test or by a person, not by us.
+            if str(create["name"] or "").count("-") >= 3:
+                found.append(
+                    Violation("intent before instance", str(create["name"]), "a create was sent without a row")
+                )
+            continue
+        counts[row.id] += 1
+        if row.sent_at is None:
+            found.append(Violation("intent before instance", row.id, "a create was sent from a row not in SENDING"))
+    return found + [
+        Violation("one send per row", row_id, f"{count} create calls were sent for one row")
+        for row_id, count in counts.items()
+        if count > 1
+    ]
+
+
+def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
+    """A closed row has nothing alive, except what is being ended as a stray."""
+    strays = {(s.cloud, s.ref) for s in books.strays if s.state is not StrayState.GONE}
+    found = []
+    for item in truth["instances"]:
+        row = row_of(books, item["name"])
+        if row is None or not item["alive"] or (item["cloud"], item["ref"]) in strays:
+            continue
+        own = row.ref == item["ref"]
+        if row.state is InstanceState.GONE and own:
+            found.append(Violation("closed means gone", row.id, f"{item['ref']} is alive but its row is gone"))
+    for stray in books.strays:
+        alive = any(i["ref"] == stray.ref and i["cloud"] == stray.cloud and i["alive"] for i in truth["instances"])
+        adopted = any(row.id == stray.instance_id and row.live_at and row.ref == stray.ref for row in books.instances)
+        followed = (stray.cloud, stray.ref) in strays  # Under another key of the same account.
+        if stray.state is StrayState.GONE and alive and not adopted and not followed:
+            found.append(
+                Violation("closed means gone", stray.id, f"the stray {stray.ref} is alive but recorded as gone")
+            )
+    return found
+
+
+def _not_killed(books: Books) -> list[Violation]:
+    """A stray that is being ended is never the instance that somebody uses, and every end was ordered or observed."""
+    kept = {(row.cloud, row.ref): row.id for row in books.instances if row.state in KEPT and row.ref}
+    found = [
+        Violation("healthy instances are not killed", kept[stray.cloud, stray.ref], "it is being ended as a stray")
+        for stray in books.strays
+        if stray.state is StrayState.CONDEMNED and (stray.cloud, stray.ref) in kept
+    ]
+    return found + [
+        Violation("healthy instances are not killed", row.id, "its end was ordered without a reason")
+        for row in books.instances
+        if row.terminate_asked_at is not None and not row.outcome
+    ]
+
+
+def no_secrets(books: Books, secrets: Collection[str]) -> list[Violation]:
+    """No secret is in any row."""
+    found = []
+    for row in books.rows():
+        text = json.dumps(values_of(row), default=str, ensure_ascii=False)
+        if any(secret and secret in text for secret in secrets):
+            name = str(values_of(row).get("id") or values_of(row).get("key"))
+            found.append(Violation("no secret is stored", name, f"a secret is in a row of {row.__tablename__}"))
+    return found
+
+
+def nothing_lost(books: Books, acknowledged: Collection[str]) -> list[Violation]:
+    """What was acknowledged is in the inbox."""
+    there = {row.key for row in books.inbox}
+    return [
+        Violation("acknowledged is kept", key, "it was acknowledged and is not in the inbox")
+        for key in acknowledged
+        if key not in there
+    ]

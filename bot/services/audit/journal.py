@@ -1,0 +1,102 @@
+"""The journal of one request or session, whole: sealed as it grows, and checked whenever somebody reads it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from bot.rules.audit.hash_chain import START, first_broken, seal
+from bot.services.runtime.context import Context
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
+from ledger.models import Event, Seal
+from ledger.queries.hash_chain import MARGIN, family, heads, last_sealed_at, sealed_events, unsealed
+from ledger.queries.views import resolve
+
+#: A transaction that is under way may still write an event of a little earlier.
+SETTLED = timedelta(seconds=10)
+BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The events of a request with all that came of it. `broken` says in words what does not fit, empty when all does.
+
+    `heads` are the newest seals by subject: whoever notes them can tell later whether something was changed before.
+    """
+
+    request_id: str
+    owner: str
+    events: tuple[Event, ...]
+    sealed: int
+    heads: Mapping[str, str]
+    broken: tuple[str, ...]
+
+
+def content(event: Event) -> dict[str, Any]:
+    """An event as plain JSON: what is sealed, and what an export has on each line."""
+    return {
+        "id": event.id,
+        "at": event.at.isoformat(),
+        "actor": event.actor,
+        "subject": event.subject,
+        "kind": event.kind,
+        "before": event.before,
+        "after": event.after,
+        "reason": event.reason,
+        "data": event.data,
+    }
+
+
+async def seal_due(ctx: Context) -> int:
+    """Seal what was written since the last pass. Returns how many events were sealed."""
+    return await _seal(ctx.db, ctx.clock)
+
+
+async def _seal(db: Database, clock: Clock) -> int:
+    async with db.write() as tx:
+        events = await unsealed(tx, clock.now() - SETTLED, BATCH)
+        last = await heads(tx, {event.subject for event in events})
+        for event in events:
+            before = last.get(event.subject)
+            number, previous = (before.number + 1, before.hash) if before else (1, START)
+            row = Seal(
+                event_id=event.id,
+                subject=event.subject,
+                number=number,
+                hash=seal(previous, content(event)),
+                at=event.at,
+            )
+            tx.add(row)
+            last[event.subject] = row
+    return len(events)
+
+
+async def audit(db: Database, text: str) -> Audit:
+    """The journal of what `text` names. LookupError with the sentence for people when it names nothing."""
+    async with db.read() as tx:
+        request, _ = await resolve(tx, text, past=True)
+        rows = await sealed_events(tx, await family(tx, request.parent_id or request.id))
+        newest_at = await last_sealed_at(tx)
+    chains: defaultdict[str, list[tuple[int, Event, str]]] = defaultdict(list)
+    for event, sealed in rows:
+        if sealed is not None:
+            chains[event.subject].append((sealed.number, event, sealed.hash))
+    broken, newest = [], {}
+    for subject, chain in chains.items():
+        chain.sort(key=lambda one: one[0])
+        newest[subject] = chain[-1][2]
+        number = first_broken((content(event), sealed) for _, event, sealed in chain)
+        if number is not None:
+            broken.append(f"{subject}: event {number} of {len(chain)} is not what was sealed")
+    # What was written when it happened was sealed then; what was put in afterwards is never.
+    broken += [
+        f"{event.subject}: {event.id} ({event.kind}) was not there when that time was sealed"
+        for event, sealed in rows
+        if sealed is None and newest_at is not None and event.at < newest_at - MARGIN
+    ]
+    events = tuple(event for event, _ in rows)
+    return Audit(request.id, request.requester, events, sum(map(len, chains.values())), newest, tuple(broken))

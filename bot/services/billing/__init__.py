@@ -1,0 +1,1 @@
+"""Meter running instances, true up against cloud bills, and read costs."""

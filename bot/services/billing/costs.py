@@ -1,0 +1,111 @@
+"""What was spent, grouped as people ask for it, from the rollup: the running hour of each machine is not in it yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.budgets.budget import Period, begins
+from bot.rules.plans.completion import Outcome, SuccessCost, cost_per_success
+from bot.rules.values.end_reason import WENT_WELL, WENT_WRONG
+from bot.services.access import authorization
+from bot.services.runtime.context import Context
+from ledger.core.writes import Tx
+from ledger.kernel.actor import Actor
+from ledger.kernel.calendar_spans import after, begin
+from ledger.kernel.states import Tier
+from ledger.queries.spend import EVERYBODY, Purse, buckets, costs, outcomes, spent
+
+#: How many names of one grouping are shown; the rest is one line.
+SHOWN = 8
+#: Before anything that a ledger can hold.
+_FIRST = datetime(2000, 1, 1, tzinfo=UTC)
+#: What one bucket of each view is.
+TIERS = {Period.HOURLY: Tier.HOUR, Period.DAILY: Tier.DAY, Period.MONTHLY: Tier.MONTH, Period.TOTAL: Tier.MONTH}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Dollars of today and of this month (UTC), and those since `since` by hour, day or month and by group.
+
+    `finished` is about the sessions that ended in that time with a word on how their work went.
+    """
+
+    period: Period
+    since: datetime
+    today_usd: Decimal
+    month_usd: Decimal
+    total_usd: Decimal
+    buckets: tuple[tuple[datetime, Decimal], ...]
+    groups: dict[str, tuple[tuple[str, Decimal], ...]]
+    finished: SuccessCost
+
+
+def since_when(period: Period, now: datetime) -> datetime:
+    """When a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
+    if period is Period.HOURLY:
+        return begin(Tier.HOUR, now) - timedelta(hours=23)
+    month = begin(Tier.MONTH, now)
+    if period is Period.MONTHLY:
+        return begin(Tier.MONTH, month.replace(year=month.year - 1) + timedelta(days=31))
+    return month if period is Period.DAILY else _FIRST
+
+
+async def overview(ctx: Context, actor: Actor | None = None, period: Period = Period.DAILY) -> Costs:
+    """One person's costs with those of the programs that they answer for; without one, everybody's."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
+        return await of_purse(tx, purse, period, now)
+
+
+async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
+    """Dollars of today and of this month (UTC) of one person, with those of their programs."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        purse = Purse(await authorization.mine(tx, ctx.policy, actor))
+        day, month = begin(Tier.DAY, now), begin(Tier.MONTH, now)
+        return await spent(tx, purse, day), await spent(tx, purse, month)
+
+
+async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs:
+    """The same of one purse in a transaction of the caller's."""
+    day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now
+    tier, since = TIERS[period], since_when(period, now)
+    found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
+    since = min(found, default=month) if period is Period.TOTAL else since
+    by_group = await costs(tx, purse, since)
+    # What was spent since then was just read, group by group.
+    whole = sum((usd for _, usd in by_group["cloud"]), Decimal(0)) if since == month else None
+    month_usd = await spent(tx, purse, month) if whole is None else whole
+    groups = {by: named(by, rows) for by, rows in by_group.items()}
+    ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, since, now)
+    finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
+    return Costs(
+        period,
+        since,
+        await spent(tx, purse, day),
+        month_usd,
+        sum(found.values(), Decimal(0)),
+        tuple(sorted(found.items())),
+        groups,
+        finished,
+    )
+
+
+#: What the costs of instances that belong to no session are called among the owners: nobody asked for them.
+STRAYS = "strays"
+
+
+def named(by: str, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
+    """The names of one grouping as people read them."""
+    return tuple((name or (STRAYS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
+
+
+def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:
+    """The greatest, and the sum of all others."""
+    rest = rows[SHOWN:]
+    others = [(f"{len(rest)} others", sum((amount for _, amount in rest), Decimal(0)))] if rest else []
+    return [*rows[:SHOWN], *others]

@@ -1,0 +1,315 @@
+"""Accruals: what each instance has used, booked by the hour and, at its end, to the cloud's own rule."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.billing.billed_time import Billed, look
+from bot.rules.billing.metering import (
+    Piece,
+    at_other_rates,
+    completed,
+    hour_suffix,
+    is_booked,
+    pieces,
+    rate_step,
+    running,
+)
+from bot.rules.pricing.spend_limits import whole_micros
+from bot.services.notifications.paging import alone
+from bot.services.runtime.context import Context
+from ledger.core.locks import lock_family
+from ledger.core.writes import Entry, Tx, amend, book, book_all
+from ledger.models import Disk, Instance, Stray
+from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_strays
+from ledger.queries.session_costs import Booked
+from ledger.queries.views import SessionView
+from providers.capabilities import BillingRule
+from providers.contract import ObservedInstance
+
+#: An instance that was not looked at for longer than this many sweeps may have done anything meanwhile.
+BLIND_SWEEPS = 10
+#: Instances whose hours are booked in one transaction, which others wait for.
+TOGETHER = 250
+#: Instances that are read at once to find those: a transaction that judged a whole fleet would last for too long.
+LOOKED_AT = 1000
+
+log = logging.getLogger(__name__)
+
+
+async def accrue_due(ctx: Context) -> int:
+    """Book every completed hour of every billable instance. Booking twice changes nothing: the key is the hour.
+
+    An hour is booked with all before it, so those whose last completed one is booked need no look.
+    """
+    now, strays = ctx.clock.now(), await accrue_strays(ctx)
+    async with ctx.db.read() as tx:
+        ids = await billable_ids(tx)
+    due: list[str] = []
+    for first in range(0, len(ids), LOOKED_AT):
+        async with ctx.db.read() as tx:
+            rows = await billable_instances(tx, ids[first : first + LOOKED_AT])
+            last = {row.id: _last_keys(row, _billed_until(row, now)) for row in rows}
+            there = await booked_keys(tx, [key for keys in last.values() for key in keys])
+        due += [row.id for row in rows if not there.issuperset(last[row.id])]
+    booked = 0
+    for first in range(0, len(due), TOGETHER):
+        chunk = due[first : first + TOGETHER]
+        try:
+            booked += await _accrue_together(ctx, chunk, now)
+        except Exception:
+            # One row that cannot be booked must not keep the others from it.
+            log.exception("the accruals failed together and are booked one by one")
+            steps = [alone(ctx, one, "the accrual", _accrue_together(ctx, [one], now), 0) for one in chunk]
+            booked += sum([await step for step in steps])
+    return booked + strays
+
+
+async def _accrue_together(ctx: Context, instance_ids: Sequence[str], now: datetime) -> int:
+    """Book those that are still billed when their families are locked: an end meanwhile has booked the rest itself."""
+    async with ctx.db.write() as tx:
+        rows = await lock_billable(tx, instance_ids)
+        found = [entry for row in rows for entry in accruals(ctx, row, _billed_until(row, now), final=False)]
+        there = await booked_keys(tx, [entry.key for entry in found])
+        return await book_all(tx, [entry for entry in found if entry.key not in there])
+
+
+def _last_keys(row: Instance, until: datetime) -> list[str]:
+    """The keys of the last completed hour of each component."""
+    found = []
+    for component, start, paused_at, rate in _components(row, row.billing_from):
+        hours = completed(start, min(until, paused_at or until)) if start is not None and is_booked(rate) else 0
+        if hours:
+            found.append(_key(row, component, hour_suffix(hours - 1)))
+    return found
+
+
+def _billed_until(row: Instance, now: datetime) -> datetime:
+    """A cloud that took the order to end bills no further, however long the proof of the end takes.
+
+    What a complete listing lacks is billed no further either, until it is seen again: that would be its end.
+    """
+    return min(row.terminate_acked_at or now, _listed_until(row, now))
+
+
+def _listed_until(row: Instance | Stray, now: datetime) -> datetime:
+    try:
+        return min([*map(datetime.fromisoformat, row.absent_at), now])
+    except ValueError:
+        return now  # Whoever follows it tells the operators; what it costs, and the others, is booked meanwhile.
+
+
+def billed_time(row: Instance, item: ObservedInstance, rule: BillingRule, at: datetime) -> dict[str, datetime | None]:
+    """The columns of billed time after a look at time `at`."""
+    before = Billed(
+        row.billing_from,
+        row.billing_until,
+        row.storage_from or row.sent_at,
+        row.storage_until,
+        row.unbilled_at,
+    )
+    after = look(before, item.status, item.started_at, rule, at, holds_gpu=item.holds_gpu)
+    return {
+        "billing_from": after.gpu_from,
+        "billing_until": after.gpu_until,
+        "storage_from": row.storage_from if after.storage_from == before.storage_from else after.storage_from,
+        "storage_until": after.storage_until,
+        "unbilled_at": after.unbilled_at,
+    }
+
+
+async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decimal, now: datetime) -> None:
+    """From now on an instance costs `price_usd_h`, in dollars per hour; what it used before keeps its rate.
+
+    What the first looks read is taken to have been billed from the start.
+    """
+    await lock_family(tx, Instance, instance_id)
+    row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    price_usd_h = whole_micros(price_usd_h)
+    if row.price_usd_h == price_usd_h:
+        return  # Another replica saw it, too.
+    known_s = BLIND_SWEEPS * ctx.timing.sweep_s
+    if row.live_at is not None and now - row.live_at > timedelta(seconds=known_s):
+        await _split(ctx, tx, row, price_usd_h, now)
+    await amend(tx, Instance, row.id, price_usd_h=price_usd_h)
+
+
+async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now: datetime) -> None:
+    """Book the hours that are over, and what makes the running one right when it is booked at the new rate."""
+    start, old = row.billing_from, gpu_rate(row.price_usd_h, row.storage_usd_h)
+    if start is None or old <= 0:
+        return
+    await book_all(tx, accruals(ctx, row, _billed_until(row, now), final=False))
+    until = min(_billed_until(row, now), row.billing_until or now)
+    step = rate_step(start, until, old, gpu_rate(price_usd_h, row.storage_usd_h))
+    mine, theirs = f"session:{row.session_id}", f"payable:{row.cloud}:{row.account}"
+    await book(
+        tx,
+        key=_key(row, "gpu", f"rate-{now:%Y%m%dT%H%M%S%f}"),
+        kind="true_up",
+        debit=mine if step > 0 else theirs,
+        credit=theirs if step > 0 else mine,
+        amount_usd=abs(step),
+        at=now,
+        session_id=row.session_id,
+        instance_id=row.id,
+        component="gpu",
+        note="the rate changed within the hour",
+    )
+
+
+async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -> int:
+    """Book what an instance that is gone has used until its end. Returns how many entries are new."""
+    return await book_all(tx, accruals(ctx, row, ended_at, final=True))
+
+
+def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[Entry]:
+    """What `row` has used until then, per component. What was booked of it before is booked once all the same.
+
+    Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
+    """
+    rule = rule_of(ctx, row)
+    return [
+        _accrual(row, component, _key(row, component, piece.suffix), piece)
+        for component, start, paused_at, rate in _components(
+            row, _gpu_from(ctx, row, until) if final else row.billing_from
+        )
+        if start is not None and rate > 0
+        for piece in pieces(start, min(until, paused_at or until), rate, rule, final=final)
+    ]
+
+
+def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
+    return Entry(
+        key=key,
+        kind="accrue",
+        debit=f"session:{row.session_id}",
+        credit=f"payable:{row.cloud}:{row.account}",
+        amount_usd=piece.amount_usd,
+        at=piece.until,
+        session_id=row.session_id,
+        instance_id=row.id,
+        component=component,
+    )
+
+
+def rule_of(ctx: Context, row: Instance) -> BillingRule:
+    """How its cloud bills; the plainest rule for a cloud that is not set up here now."""
+    provider = ctx.providers.get(row.cloud)
+    return provider.capabilities.billing if provider else BillingRule()
+
+
+def gpu_rate(price_usd_h: Decimal, storage_usd_h: Decimal) -> Decimal:
+    """Dollars per hour of the GPU alone, of a price that includes the storage."""
+    return max(price_usd_h - storage_usd_h, Decimal(0))
+
+
+def _components(
+    row: Instance, gpu_from: datetime | None
+) -> tuple[tuple[str, datetime | None, datetime | None, Decimal], ...]:
+    """Each component with since when and until when it is billed, and its dollars per hour."""
+    gpu_usd_h = gpu_rate(row.price_usd_h, row.storage_usd_h)
+    return (
+        ("storage", row.storage_from or row.sent_at, row.storage_until, row.storage_usd_h),
+        ("gpu", gpu_from, row.billing_until, gpu_usd_h),
+    )
+
+
+def _key(row: Instance, component: str, suffix: str) -> str:
+    return f"{row.id}/{component}/{suffix}"
+
+
+def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | None:
+    """Since when the GPU of an instance that is gone was billed.
+
+    One that was never seen to run, and that nobody looked at for long before its end, is taken to have run meanwhile.
+    """
+    if row.billing_from is not None or row.unbilled_at is None:
+        return row.billing_from
+    blind = ended_at - row.unbilled_at > timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
+    return row.unbilled_at if blind else None
+
+
+async def accrue_strays(ctx: Context) -> int:
+    """Book every completed hour of the strays that are there: what waits for an operator costs meanwhile, too."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        found = [
+            entry
+            for stray in await unended_strays(tx)
+            for entry in stray_entries(stray, _listed_until(stray, now), final=False)
+        ]
+        there = await booked_keys(tx, [entry.key for entry in found])
+    new = [entry for entry in found if entry.key not in there]
+    if not new:
+        return 0
+    async with ctx.db.write() as tx:
+        return await book_all(tx, new)
+
+
+async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | None = None) -> None:
+    """Book what a stray has cost until its end, or until it becomes a session: under that from then on."""
+    await book_all(tx, stray_entries(stray, until, final=True, session_id=session_id))
+
+
+def stray_entries(stray: Stray, until: datetime, *, final: bool, session_id: str | None = None) -> list[Entry]:
+    """A stray's cost is ours too: a loss, on the operators' account of that stray."""
+    start = stray.billing_from or stray.first_seen_at
+    return [
+        Entry(
+            key=f"{stray.id}/{piece.suffix}",
+            kind="loss",
+            debit=f"loss:{stray.id}",
+            credit=f"payable:{stray.cloud}:{stray.account}",
+            amount_usd=piece.amount_usd,
+            at=piece.until,
+            session_id=session_id,
+            instance_id=stray.instance_id,
+            component="stray",
+        )
+        for piece in pieces(start, until, stray.price_usd_h, BillingRule(), final=final)
+    ]
+
+
+def cost_now(ctx: Context, view: SessionView, now: datetime) -> Decimal:
+    """Dollars that a session has cost until now: what is booked, and what runs since its last booked piece."""
+    row = view.instance
+    if row is None or view.session.ended_at is not None:
+        return view.accrued_usd
+    return view.accrued_usd + running_usd(row, view.booked, now, rule_of(ctx, row), view.disk)
+
+
+def running_usd(row: Instance, booked: Booked, now: datetime, rule: BillingRule, disk: Disk | None = None) -> Decimal:
+    """Dollars that an instance, and the disk that is kept of it, have used and nothing books yet."""
+    if row.ended_at is not None:
+        return Decimal(0)
+    until = _billed_until(row, now)
+    parts = [
+        running(start, min(until, paused_at or until), rate, rule, booked.hours.get(component, 0))
+        for component, start, paused_at, rate in _components(row, row.billing_from)
+    ]
+    if disk is not None:
+        parts += [entry.amount_usd for entry in disk_accruals(row, disk, until, rule, final=True)]
+    return sum(parts, Decimal(0))
+
+
+def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
+    """Dollars that an instance has cost beyond its time at this price: the rates that it had, a disk kept meanwhile."""
+    rates = {"gpu": gpu_rate(price_usd_h, row.storage_usd_h), "storage": row.storage_usd_h}
+    return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
+
+
+def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[Entry]:
+    """What a stopped disk costs above a running one until then and is not booked yet.
+
+    The running rate is booked with its machine's storage.
+    """
+    surcharge = max(disk.price_usd_h - row.storage_usd_h, Decimal(0))
+    since, rule = int(disk.since.timestamp()), BillingRule(quantum_s=rule.quantum_s)
+    return [
+        _accrual(row, "storage", f"{row.id}/disk/{since}/{piece.suffix}", piece)
+        for piece in pieces(disk.since, until, surcharge, rule, final=final)[disk.booked_h :]
+    ]

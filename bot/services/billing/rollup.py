@@ -1,0 +1,25 @@
+"""Closing the books: entries are folded into the rollup that costs are read from, and sealed in a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bot.rules.audit.hash_chain import seal
+from bot.services.runtime.context import Context
+from ledger.queries.rollup import fold
+
+#: Entries of one transaction: few enough that no other writer waits for long.
+BATCH = 500
+
+
+def sealed(before: str, entry: Mapping[str, Any]) -> str:
+    """The seal of an entry after the seal `before`."""
+    plain = {**entry, "amount_usd": f"{entry['amount_usd']:.6f}", "at": entry["at"].isoformat()}
+    return seal(before, plain)
+
+
+async def roll_due(ctx: Context) -> int:
+    """Fold what was booked since the last pass. Returns how many entries were folded."""
+    async with ctx.db.write() as tx:
+        return await fold(tx, BATCH, sealed)

@@ -1,0 +1,308 @@
+"""The ledger that tools share: others' costs come in once, ours go out once, and all of it can be checked and read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from bot.rules.billing.external_costs import OWN, SKILL, External, read, unmatched
+from bot.rules.budgets.budget import said
+from bot.rules.values.phrases import usd
+from bot.rules.values.text import in_markdown
+from bot.services.access import authorization
+from bot.services.billing.costs import named
+from bot.services.billing.rollup import sealed
+from bot.services.billing.shared_file import SharedFileError, others, read_locked
+from bot.services.budgets import enforcement
+from bot.services.nodes.connection import api_url, ssh_command
+from bot.services.runtime.commands import Reply
+from bot.services.runtime.context import Context
+from ledger.core.writes import Entry, book_all
+from ledger.kernel.actor import SYSTEM, Actor
+from ledger.models import Node
+from ledger.queries.nodes import nodes_of
+from ledger.queries.shared_ledger import (
+    add_externals,
+    booked_of_tools,
+    chain,
+    entries_of,
+    externals_known,
+    live_instances,
+    own_entries,
+    totals,
+)
+from ledger.queries.spend import EVERYBODY, Purse, costs
+
+log = logging.getLogger(__name__)
+
+#: Costs that are written in one transaction.
+CHUNK = 500
+#: The entry of a cost and whether that is new, or one sentence about why it is not taken.
+_Done = tuple[str, bool] | str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check of the ledger found; `problems` is empty when all is well."""
+
+    entries: int
+    sealed: int
+    waiting: int
+    spent_usd: Decimal
+    head: str
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Everything that was ever spent, by tool, provider and owner, with the budgets as they stand."""
+
+    total_usd: Decimal
+    tools: tuple[tuple[str, Decimal], ...]
+    providers: tuple[tuple[str, Decimal], ...]
+    owners: tuple[tuple[str, Decimal], ...]
+    budgets: tuple[str, ...]
+    at: datetime
+
+
+async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
+    """Book one cost of another tool, once."""
+    now = ctx.clock.now()
+    found = read(entry, now, ctx.policy.external_entry_usd)
+    if isinstance(found, str):
+        return Reply(False, "bad_entry", found)
+    (done,) = await _booked(ctx, actor, [found], now)
+    if isinstance(done, str):
+        return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
+    entry_id, new = done
+    if new:
+        await enforcement.noticed(ctx, actor.ref, now)
+    told = "is booked" if new else "was booked already"
+    sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
+    return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
+
+
+async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> tuple[int, list[str]]:
+    """Book every cost of a shared file that is not known yet; `(how many were new, what is wrong with the others)`."""
+    now = ctx.clock.now()
+    read_all = [read(entry, now, ctx.policy.external_entry_usd) for entry in entries]
+    found = {one.key: one for one in read_all if isinstance(one, External)}
+    wrong = [f"entry {number}: {one}" for number, one in enumerate(read_all, 1) if isinstance(one, str)]
+    async with ctx.db.read() as tx:
+        known = await externals_known(tx, list(found))
+    fresh = [one for key, one in found.items() if key not in known]
+    done = await _all_booked(ctx, actor, sorted(fresh, key=lambda one: one.amount_usd < 0), now)
+    new = sum(one[1] for one in done if not isinstance(one, str))
+    if new:
+        await enforcement.noticed(ctx, actor.ref, now)
+    return new, wrong + [one for one in done if isinstance(one, str)]
+
+
+async def import_due(ctx: Context) -> int:
+    """Take over what other tools wrote into the file that the policy names. Returns how many costs were new."""
+    if not ctx.policy.cost_ledger_file:
+        return 0
+    path = Path(ctx.policy.cost_ledger_file)
+    try:
+        entries = others(await asyncio.to_thread(read_locked, path))
+    except (SharedFileError, OSError) as error:
+        log.warning("the shared cost ledger is not read: %s", error)
+        return 0
+    new, wrong = await append_all(ctx, SYSTEM, entries)
+    if wrong and new:
+        log.warning("%d entries of %s are not usable; the first: %s", len(wrong), path, wrong[0])
+    return new
+
+
+async def _all_booked(ctx: Context, actor: Actor, found: Sequence[External], now: datetime) -> list[_Done]:
+    """What became of each, written in few transactions."""
+    done: list[_Done] = []
+    for start in range(0, len(found), CHUNK):
+        chunk = found[start : start + CHUNK]
+        try:
+            done += await _booked(ctx, actor, chunk, now)
+        except Exception as error:  # What is wrong with one entry keeps no other out.
+            if len(chunk) == 1:
+                raise
+            log.warning("%d costs of other tools are not taken together, but one by one: %s", len(chunk), error)
+            done += await _one_by_one(ctx, actor, chunk, now)
+    return done
+
+
+async def _one_by_one(ctx: Context, actor: Actor, chunk: Sequence[External], now: datetime) -> list[_Done]:
+    """The same, each in its own transaction. Raises what stopped the first one where none at all can be written."""
+    done: list[_Done] = []
+    errors: list[Exception] = []
+    for one in chunk:
+        try:
+            done += await _booked(ctx, actor, [one], now)
+        except Exception as error:
+            log.exception("a cost of %s cannot be booked", one.skill)
+            errors.append(error)
+            done.append(f"{usd(one.amount_usd)} of {one.skill} at {one.provider}: the ledger does not take it.")
+    if len(errors) == len(chunk):
+        raise errors[0]
+    return done
+
+
+async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: datetime) -> list[_Done]:
+    """Of each its entry and whether that is new, or one sentence about why it is not taken; in one transaction."""
+    async with ctx.db.write() as tx:
+        left = await booked_of_tools(tx, {one.skill for one in chunk}, actor.ref)
+        known = await externals_known(tx, [one.key for one in chunk])
+        refused: dict[str, str] = {}
+        taken: list[External] = []
+        for one in chunk:
+            if one.key in known:
+                continue
+            if why := unmatched(one, left[one.skill]):
+                refused[one.key] = why
+                continue
+            left[one.skill] += one.amount_usd
+            taken.append(one)
+        taken.sort(key=lambda one: one.key)  # In one order, or two who append the same would wait for each other.
+        await book_all(tx, [_entry(one) for one in taken])
+        ids = await entries_of(tx, [f"external/{one.key}" for one in taken])
+        known |= {one.key: ids[f"external/{one.key}"] for one in taken}
+        new = await add_externals(tx, [_row(one, known[one.key], actor, now) for one in taken])
+        return [refused[one.key] if one.key in refused else (known[one.key], one.key in new) for one in chunk]
+
+
+def _entry(one: External) -> Entry:
+    mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
+    return Entry(
+        key=f"external/{one.key}",
+        kind="external",
+        debit=mine if one.amount_usd > 0 else theirs,
+        credit=theirs if one.amount_usd > 0 else mine,
+        amount_usd=abs(one.amount_usd),
+        at=one.at,
+        component=one.action[:24],
+        note=one.notes,
+    )
+
+
+def _row(one: External, entry_id: str, actor: Actor, now: datetime) -> dict[str, Any]:
+    return {**asdict(one), "entry_id": entry_id, "owner": actor.ref, "added_at": now}
+
+
+async def exported(ctx: Context, since: datetime | None = None) -> list[dict[str, Any]]:
+    """Our own entries in the shape that tools share."""
+    async with ctx.db.read() as tx:
+        found = await own_entries(tx, since)
+    return [
+        {
+            "id": f"{OWN}{one.id}",
+            "skill": SKILL,
+            "provider": one.provider,
+            "action": one.action,
+            "amount_usd": float(one.amount_usd),
+            "timestamp": one.at.isoformat(),
+            "notes": one.notes,
+        }
+        for one in found
+    ]
+
+
+async def verify(ctx: Context) -> Checked:
+    """Whether the chain of entries is whole, and every sum agrees with the entries."""
+    problems = []
+    async with ctx.db.read() as tx:
+        sums = await totals(tx)
+        before, expected = "", 0
+        async for number, seal, entry in chain(tx):
+            expected += 1
+            if number != expected:
+                problems.append(f"seal {expected} is missing")
+                break
+            if sealed(before, entry) != seal:
+                problems.append(f"entry {entry['id']} is not what was sealed as number {number}")
+                break
+            before = seal
+    if sums.sealed + sums.waiting != sums.entries:
+        missing = f"{sums.entries} entries are {sums.sealed} sealed and {sums.waiting} waiting ones"
+        problems.append(missing)
+    if sums.accounts_usd != 0:
+        problems.append(f"the accounts sum to {usd(sums.accounts_usd)} and not to nothing")
+    if sums.rolled_usd + sums.waiting_usd != sums.raw_usd:
+        problems.append(f"the rollup says {usd(sums.rolled_usd + sums.waiting_usd)}, the entries {usd(sums.raw_usd)}")
+    return Checked(sums.entries, sums.sealed, sums.waiting, sums.raw_usd, before, tuple(problems))
+
+
+async def summary(ctx: Context, actor: Actor | None = None) -> Summary:
+    """Of one person with their programs; without one, of everybody."""
+    lines = await enforcement.overview(ctx, actor)
+    async with ctx.db.read() as tx:
+        purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
+        found = await costs(tx, purse, None)
+    return Summary(
+        sum((amount for _, amount in found["cloud"]), Decimal(0)),
+        tuple((name or SKILL, amount) for name, amount in found["tool"]),
+        tuple(found["cloud"]),
+        named("owner", found["owner"]),
+        tuple(f"{line.key}: {said(line)}" for line in lines),
+        ctx.clock.now(),
+    )
+
+
+def as_markdown(found: Summary) -> str:
+    """`cost_summary.md`."""
+    parts = [f"# Cost summary\n\nTotal spend: **{usd(found.total_usd)}** (as of {found.at:%Y-%m-%d %H:%M} UTC)\n"]
+    for title, rows in (("tool", found.tools), ("provider", found.providers), ("owner", found.owners)):
+        lines = [f"| {in_markdown(name) or 'none'} | {usd(amount)} |" for name, amount in rows]
+        parts.append("\n".join([f"## Per {title}\n", f"| {title} | spent |", "|---|---:|", *lines]) + "\n")
+    status = [f"- {in_markdown(line)}" for line in found.budgets] or ["No budget is set."]
+    return "\n".join([*parts, "## Budget status\n", *status]) + "\n"
+
+
+async def manifest(ctx: Context, actor: Actor, *, everybody: bool, endpoints: bool) -> Mapping[str, Any]:
+    """`instance_manifest.json`: every live instance, of one person or of everybody.
+
+    How to connect is for an instance's owner, and for whoever may see all `endpoints`.
+    """
+    async with ctx.db.read() as tx:
+        own = await authorization.mine(tx, ctx.policy, actor)
+        found = await live_instances(tx, None if everybody else own)
+        nodes = await nodes_of(tx, [row.id for row, _ in found])
+    return {
+        "generated_at": ctx.clock.now().isoformat(),
+        "instances": [
+            {
+                "instance_id": row.id,
+                "session_id": session.id,
+                "owner": session.owner,
+                "project": session.label,
+                "provider": row.cloud,
+                "provider_ref": row.ref,
+                "name": row.name,
+                "gpu": session.gpu,
+                "gpu_count": session.gpu_count,
+                "state": str(row.state),
+                "status": row.status,
+                "price_usd_h": f"{row.price_usd_h:f}",
+                "created_at": row.created_at.isoformat(),
+                "deadline": session.deadline.isoformat() if session.deadline else None,
+                "ssh": _endpoint(row) if endpoints or session.owner in own else None,
+                "api": _api(row, nodes.get(row.id)) if endpoints or session.owner in own else None,
+            }
+            for row, session in found
+        ],
+    }
+
+
+def _api(row: Any, node: Node | None) -> dict[str, Any] | None:
+    url = api_url(row, node)
+    return {"url": url, "certificate_sha256": node.api_certificate} if url is not None and node is not None else None
+
+
+def _endpoint(row: Any) -> dict[str, Any] | None:
+    if not row.ssh_host:
+        return None
+    port, user = row.ssh_port or 22, row.ssh_user or "root"
+    return {"host": row.ssh_host, "port": port, "user": user, "command": ssh_command(row)}

@@ -1,0 +1,208 @@
+"""True-up: what clouds really charged is booked to the session, late lines too; a bill that never comes is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.billing.metering import amount, so_far
+from bot.rules.billing.true_up import Line, between, corrections, is_late, is_whole
+from bot.rules.values.phrases import usd
+from bot.services.billing.metering import BLIND_SWEEPS
+from bot.services.notifications.paging import OPERATORS
+from bot.services.runtime.context import Context
+from ledger.core.events import announce_once, record
+from ledger.core.writes import Tx, book
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import NotificationKind
+from ledger.models import Instance
+from ledger.queries.cloud_bills import Account, account_of, accounts, corrected, keep_lines, used_by
+from providers.capabilities import BillingStart, Capabilities
+from providers.contract import Provider
+from providers.errors import ProviderError
+
+#: How far back bills are read again at each look: late lines come within days.
+READ_BACK = timedelta(days=8)
+#: Ended instances that are compared at each look.
+COMPARED = timedelta(days=30)
+
+#: Dollars: the least and the most.
+Range = tuple[Decimal, Decimal]
+
+log = logging.getLogger(__name__)
+
+
+async def reconcile_due(ctx: Context) -> int:
+    """Read the bill of every cloud that has one, and correct the ledger by it. Returns how many entries were booked."""
+    done = 0
+    for provider in ctx.providers.values():
+        if provider.capabilities.charges:
+            try:
+                done += await _reconcile(ctx, provider)
+            except ProviderError as error:
+                log.warning("the bill of %s could not be read: %s", provider.name, error.message)
+    return done
+
+
+async def _reconcile(ctx: Context, provider: Provider) -> int:
+    now = ctx.clock.now()
+    lines = await provider.charges(now - READ_BACK, now)
+    # Some lines belong to instances that are not ours; only those of ours are looked for.
+    rows = [
+        {
+            "cloud": provider.name,
+            "account": provider.account,
+            "line_id": line.line_id[:160],
+            "ref": line.ref[:64],
+            "component": line.component,
+            "amount_usd": line.amount_usd,
+            "begins": line.start,
+            "ends": line.end,
+            "read_at": now,
+        }
+        for line in lines
+    ]
+    async with ctx.db.write() as tx:
+        await keep_lines(tx, rows)
+    async with ctx.db.read() as tx:
+        found = await accounts(tx, provider.name, provider.account, now - COMPARED)
+    done = 0
+    able = provider.capabilities
+    for account in found:
+        if _wanted(account, able, now):
+            async with ctx.db.write() as tx:
+                done += await _correct(tx, account, able, now)
+    late = [account for account in found if _is_late(account, able, now)]
+    if late:
+        async with ctx.db.write() as tx:
+            for account in late:
+                await _alarm(tx, account, now)
+    return done
+
+
+def _lines(account: Account, able: Capabilities) -> list[Line]:
+    """The bill of one instance. Where a cloud gives times alone, they cost what the instance was rented at: the price
+    of its type may have changed since.
+    """
+    rate, derived = account.gpu_usd_h, able.charges_derived
+    return [
+        Line(
+            one.component,
+            amount(_seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
+            one.begins,
+            one.ends,
+        )
+        for one in account.lines
+    ]
+
+
+def _seconds(begins: datetime, ends: datetime) -> Decimal:
+    return Decimal(str((ends - begins) / timedelta(seconds=1)))
+
+
+def _whole(account: Account, lines: list[Line], now: datetime) -> bool:
+    return is_whole(lines, account.billing_from, account.ended_at, now)
+
+
+def _wanted(account: Account, able: Capabilities, now: datetime) -> dict[str, Decimal]:
+    lines = _lines(account, able)
+    return corrections(account.booked_usd, lines, whole=_whole(account, lines, now)) if lines else {}
+
+
+def _is_late(account: Account, able: Capabilities, now: datetime) -> bool:
+    lines = _lines(account, able)
+    costs = sum(account.booked_usd.values(), Decimal(0)) > 0
+    return costs and is_late(account.ended_at, now, lines, whole=_whole(account, lines, now))
+
+
+async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) -> int:
+    """Judge it again with the row locked, so that two replicas correct it once."""
+    one = await account_of(tx, found)
+    if one is None:
+        return 0
+    number, done = await corrected(tx, one), 0
+    for component, difference in _wanted(one, able, now).items():
+        number += 1
+        mine, theirs = one.holder, f"payable:{one.cloud}:{one.account}"
+        done += await book(
+            tx,
+            key=f"{one.id}/true-up/{number}",
+            kind="loss" if one.session_id is None else "true_up",
+            debit=mine if difference > 0 else theirs,
+            credit=theirs if difference > 0 else mine,
+            amount_usd=abs(difference),
+            at=now,
+            session_id=one.session_id,
+            instance_id=one.instance_id,
+            component=component,
+            note="by the cloud's own bill",
+        )
+        kind = "stray.trued_up" if one.session_id is None else "session.trued_up"
+        sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
+        record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
+    return done
+
+
+def is_silent(able: Capabilities) -> bool:
+    """Whether a cloud that is paid never says what it charged."""
+    return not able.free and (not able.charges or able.charges_derived)
+
+
+def bounds(ctx: Context, row: Instance) -> Range | None:
+    """The least and most that an instance that is gone can have cost; None where its cloud says what it charged, or
+    charges nothing. What lies between is *unreconciled*.
+    """
+    provider = ctx.providers.get(row.cloud)
+    if provider is None or not is_silent(provider.capabilities) or row.ended_at is None:
+        return None
+    rule, derived = provider.capabilities.billing, provider.capabilities.charges_derived
+    # Times from a log say when it was made and ended, and not from when on it was billed.
+    from_create = rule.starts is BillingStart.CREATE and not derived
+    ran_at = row.sent_at if from_create else row.reachable_at or (None if derived else row.billing_from)
+    gpu_usd_h = max(row.price_usd_h - row.storage_usd_h, Decimal(0))
+    asked_at = row.terminate_asked_at
+    if row.trouble_at is not None:
+        # What fails may be billed no further from the moment that it does: some time between two looks.
+        failed_at = row.trouble_at - timedelta(seconds=BLIND_SWEEPS * ctx.timing.sweep_s)
+        asked_at = min(asked_at or failed_at, failed_at)
+    least, most = between(row.sent_at, ran_at, asked_at, row.ended_at, gpu_usd_h, rule)
+    disk = so_far(row.sent_at, row.ended_at, row.storage_usd_h, rule)
+    return least + disk, most + disk
+
+
+async def ranges(ctx: Context, tx: Tx, session_ids: Collection[str]) -> dict[str, Range]:
+    """By session, the least and most that one which is over can have cost; only those of which that is not known.
+
+    What its instances at clouds that say what they charged have cost is in both.
+    """
+    rows, used = await used_by(tx, session_ids)
+    found: dict[str, Range] = {}
+    for row in rows:
+        between = bounds(ctx, row)
+        if between is not None:
+            low, high = found.get(row.session_id, (sum(used[row.session_id].values(), Decimal(0)),) * 2)
+            known = used[row.session_id].get(row.id, Decimal(0))
+            found[row.session_id] = low + between[0] - known, high + between[1] - known
+    return {session_id: (low, high) for session_id, (low, high) in found.items() if high > 0}
+
+
+async def range_of(ctx: Context, session_id: str) -> Range | None:
+    """The same of one session, from a read of its own."""
+    async with ctx.db.read() as tx:
+        return (await ranges(ctx, tx, (session_id,))).get(session_id)
+
+
+async def _alarm(tx: Tx, account: Account, now: datetime) -> None:
+    """The operators hear once of a bill that did not come."""
+    of = f"session {short_id(account.session_id)}" if account.session_id else f"stray {account.id}"
+    what = "is not whole" if account.lines else "has not come"
+    booked = usd(sum(account.booked_usd.values(), Decimal(0)))
+    sentence = (
+        f"The bill of {account.cloud} for {of} (instance {account.ref}) {what} four days after its end; the ledger "
+        f"says {booked}. Compare it by hand."
+    )
+    kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
+    await announce_once(tx, at=now, kind=kind, subject=f"{account.id}/uncleared", destination=OPERATORS, body=body)

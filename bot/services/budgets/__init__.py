@@ -1,0 +1,1 @@
+"""Budget limits and their enforcement."""

@@ -1,0 +1,210 @@
+"""Budgets at work: nothing is approved above one, however many decide at once, unless an administrator says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
+from bot.rules.budgets.budget import Line, Period, begins, fits, reached, said, scopes_of
+from bot.rules.policy.policy import Policy
+from bot.rules.values.phrases import Verdict
+from bot.services.access import authorization
+from bot.services.budgets import limits as budget_limits
+from bot.services.runtime.context import Context
+from ledger.core.events import announce, record
+from ledger.core.locks import lock_budgets
+from ledger.core.outbox import notification_of
+from ledger.core.writes import Tx
+from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import NotificationKind
+from ledger.models import Request
+from ledger.queries.access import Whose, consumer_of
+from ledger.queries.spend import EVERYBODY, Purse, counted, outstanding
+
+OPERATORS = "channel:operators"
+_NOTHING = Decimal(0)
+#: Kinds of actors that no budget of a user is for.
+_NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What an approval would add: whose it is, for which label, and the most in dollars and in dollars per hour.
+
+    `expected_usd` is the amount that people read and type.
+    """
+
+    owner: str
+    label: str
+    total_usd: Decimal
+    rate_usd_h: Decimal
+    expected_usd: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Whether a spend fits, and the budgets that it counts against as they stand before it."""
+
+    verdict: Verdict
+    lines: tuple[Line, ...] = ()
+
+
+def spend_of(
+    policy: Policy, request: Request, owner: str, cover: tuple[Decimal, Decimal], expected_usd: Decimal
+) -> Spend:
+    """The spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
+
+    More time for a machine that runs adds nothing to what is paid per hour.
+    """
+    job = JobRequest.from_json(request.job)
+    rate_usd_h = _NOTHING if job.already_hours else cover[0]
+    return Spend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
+
+
+async def gate(
+    ctx: Context, tx: Tx, spend: Spend, now: datetime, decider: DeciderFacts | None = None, typed: str | None = None
+) -> Room:
+    """Whether a spend fits into every budget that it counts against. They stay locked until the transaction ends.
+
+    An administrator of the budgets may approve above one, and types the amount for it: code `amount_needed` first, then
+    `overridden`.
+    """
+    limits = await budget_limits.in_force(ctx, tx)
+    if not limits:
+        return Room(Verdict(True, "ok", ""))
+    await lock_budgets(tx)
+    lines = tuple(await _lines(ctx, tx, limits, spend.owner, spend.label, now))
+    verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
+    if not verdict.allowed and decider is not None and _is_admin(ctx.policy, decider):
+        amount = confirmed(typed, spend.expected_usd)
+        if amount is None:
+            sentence = f"An administrator approves above a budget. {verdict.sentence}"
+            verdict = Verdict(True, "overridden", sentence)
+        else:
+            verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
+    return Room(verdict, lines)
+
+
+async def reserved(ctx: Context, tx: Tx, spend: Spend, room: Room, now: datetime) -> None:
+    """An approval took this much: tell the owners of the budgets which shares are reached, each once per time."""
+    await _tell(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
+
+
+async def noticed(ctx: Context, owner: str, now: datetime) -> None:
+    """Something was spent that nobody approves here: tell the owners of the budgets that it counts against."""
+    async with ctx.db.write() as tx:
+        limits = await budget_limits.in_force(ctx, tx)
+        if limits:
+            await lock_budgets(tx)
+            await _tell(ctx, tx, await _lines(ctx, tx, limits, owner, "", now), _NOTHING, _NOTHING, now)
+    ctx.hints.outbox.set()
+
+
+async def _tell(
+    ctx: Context, tx: Tx, lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
+) -> None:
+    kind = NotificationKind.BUDGET_THRESHOLD
+    for line in lines:
+        for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds):
+            # What is paid per hour falls again, so it is told of once a day.
+            day = now if line.period is Period.HOURLY else line.since
+            since = f"{day:%Y-%m-%d}" if day else "all"
+            subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
+            added = line.asks(total_usd, rate_usd_h)
+            sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
+            new = False
+            for destination in _owners(ctx.policy, line.scope):
+                if await notification_of(tx, kind, subject, destination) is None:
+                    new, body = True, {"text": sentence}
+                    await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+            if new:
+                record(tx, at=now, actor=SYSTEM, subject=line.key, kind="budget.threshold", reason=sentence)
+
+
+def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
+    """Write down that an administrator approved above a budget."""
+    record(tx, at=now, actor=actor, subject=request.id, kind="budget.overridden", reason=room.verdict.sentence)
+
+
+async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
+    """The budgets that one person's spending counts against; without one, all that are set by name."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        if actor is None:
+            return await named(ctx, tx, now)
+        limits = await budget_limits.in_force(ctx, tx)
+        return await _lines(ctx, tx, limits, actor.ref, ctx.policy.project, now)
+
+
+async def named(ctx: Context, tx: Tx, now: datetime) -> list[Line]:
+    """The budgets that are set by name, in a transaction of the caller's."""
+    limits = await budget_limits.in_force(ctx, tx)
+    return await _measured(ctx, tx, limits, [(one, one) for one in limits if not one.endswith(":*")], now)
+
+
+async def _lines(
+    ctx: Context, tx: Tx, limits: budget_limits.Limits, owner_ref: str, label: str, now: datetime
+) -> list[Line]:
+    owner = Actor.from_ref(owner_ref)
+    behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
+    person = Actor.from_ref(behind.owner) if behind else owner
+    people = [person, *linked(ctx.policy, person)] if person.kind not in _NOBODY else []
+    names = [_name(one) for one in people]
+    teams = [team for team, members in ctx.policy.teams.items() if {*names, *(p.ref for p in people)} & set(members)]
+    programs = [owner.id] if owner.kind is ActorKind.CONSUMER else []
+    return await _measured(ctx, tx, limits, scopes_of(limits, names, programs, teams, label), now)
+
+
+async def _measured(
+    ctx: Context, tx: Tx, limits: budget_limits.Limits, scopes: list[tuple[str, str]], now: datetime
+) -> list[Line]:
+    found = []
+    for key, scope in scopes:
+        purse = await _purse(ctx, tx, key)
+        open_usd, rate_usd_h = await outstanding(tx, purse)
+        for name, limit in limits[scope].items():
+            period = Period(name)
+            since = begins(period, now)
+            if period is Period.HOURLY:
+                found.append(Line(key, scope, period, limit, _NOTHING, rate_usd_h))
+            else:
+                found.append(Line(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
+    return found
+
+
+async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
+    """Whose spending a budget counts: a person's with all their names and programs, a team's with all its members."""
+    kind, _, name = key.partition(":")
+    if kind == "label":
+        return Purse(label=name)
+    if kind == "consumer":
+        return Purse(Whose.of([Actor(ActorKind.CONSUMER, name)]))
+    members = {"user": (name,), "team": ctx.policy.teams.get(name, ())}.get(kind)
+    if members is None:
+        return EVERYBODY
+    found = [await authorization.mine(tx, ctx.policy, _actor(member)) for member in members]
+    refs = frozenset(ref for whose in found for ref in whose.refs)
+    return Purse(Whose(refs, frozenset(one for whose in found for one in whose.slack_ids)))
+
+
+def _actor(name: str) -> Actor:
+    return Actor.from_ref(name) if ":" in name else Actor(ActorKind.SLACK, name)
+
+
+def _name(actor: Actor) -> str:
+    """A person as the policy writes them."""
+    return actor.id if actor.kind is ActorKind.SLACK else actor.ref
+
+
+def _is_admin(policy: Policy, who: DeciderFacts) -> bool:
+    usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
+    return usable and bool({_name(who.actor), who.actor.ref} & set(policy.budget_admins))
+
+
+def _owners(policy: Policy, scope: str) -> tuple[str, ...]:
+    slack = tuple(name for name in policy.budget_admins if ":" not in name)
+    return policy.budget_owners.get(scope) or slack or (OPERATORS,)

@@ -1,0 +1,224 @@
+"""The checkpoint gate: before a machine is ended by itself, its newest checkpoint is looked for where its job keeps it.
+
+What is not there is waited for, a bounded time, while the agent is asked to save and upload; then the policy decides.
+A machine is kept inside what its approval reserved for that: stopped with its disk, or held where that cannot be. An
+end that its owner ordered is the owner's answer, and is not held.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from bot.outbound.checkpoint_stores import StoreUnreachable
+from bot.rules.checkpoints import verification as rules
+from bot.rules.checkpoints.verification import Newest, Place, Reported, Unverified
+from bot.rules.nodes.checkins import Work
+from bot.rules.values.end_reason import NO_HEARTBEAT
+from bot.rules.values.phrases import Verdict
+from bot.services.access import authorization
+from bot.services.checkpoints import hold
+from bot.services.checkpoints.hold import BEHIND, DESTROYED, HELD, PASSED, SAVING, STOPPING
+from bot.services.nodes.checkins import heard_of
+from bot.services.notifications.paging import OPERATORS, page, page_in
+from bot.services.runtime.context import Context
+from ledger.core.locks import lock_family
+from ledger.core.outbox import notification_of
+from ledger.core.writes import Tx, amend
+from ledger.kernel.states import InstanceState, NotificationKind
+from ledger.models import Instance, Node, Request, Session
+from ledger.queries.nodes import node_of
+from ledger.queries.terminations import ordered_by
+from providers.capabilities import Capabilities
+from providers.contract import InstanceStatus, Provider
+from providers.errors import ProviderError
+
+#: Between two looks at the store while an end waits: with the machine running, and with nothing left but its disk.
+LOOK, REST = timedelta(seconds=30), timedelta(minutes=10)
+#: Nobody's data goes before the operators had so long to answer, as far as a running machine is paid for.
+GRACE = timedelta(minutes=5)
+#: What is held ends earlier than was said when it differs by more than this, and is announced anew.
+EARLIER = timedelta(minutes=1)
+#: An approved extension may keep a disk for longer than anybody's silence does.
+YEAR = timedelta(days=365)
+#: Ends that people order at once. Its owner orders one knowing that the disk goes; nobody else can know that.
+ANSWERED = frozenset({"asked"})
+
+#: Why a disk is kept without a look at any checkpoint.
+PRESERVED = Verdict(False, "preserved", "Its owner asked to keep its disk.")
+
+log = logging.getLogger(__name__)
+
+
+async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
+    """When to look again before an end that waits; None when nothing holds it."""
+    provider = ctx.providers.get(row.cloud)
+    if row.gate in BEHIND:
+        return None
+    if provider is None or provider.account != row.account:
+        return None  # Nothing of it can be seen or stopped here, and the end itself waits for the account, and pages.
+    able = provider.capabilities
+    async with ctx.db.read() as tx:
+        request = await tx.get_one(Request, row.request_id)
+        session = await tx.get_one(Session, row.session_id)
+        node = await node_of(tx, row.id)
+        if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
+            return None
+    where = rules.place(request.job.get("checkpoint"))
+    used = row.reachable_at is not None or session.ready_at is not None
+    preserved = bool(session.preserve) and able.keeps_disk
+    where = None if ctx.checkpoints is None else where
+    if (where is None and not preserved) or not able.terminate or not used:
+        return None  # What nobody ever reached has nothing to save.
+    verdict = PRESERVED if preserved or where is None else await _look(ctx, where, row, node, now)
+    async with ctx.db.write() as tx:
+        await lock_family(tx, Instance, row.id)
+        fresh = await tx.get_one(Instance, row.id, populate_existing=True)
+        if fresh.state is not InstanceState.TERMINATING or fresh.gate in BEHIND:
+            return None
+        waits = await _decide(ctx, tx, fresh, verdict, now, able)
+        after = await tx.get_one(Instance, row.id, populate_existing=True)
+    ctx.hints.outbox.set()
+    if after.gate == STOPPING and row.ref is not None:
+        await _stop(ctx, provider, after, row.ref, now)
+    if not waits:
+        return None
+    pause = REST if after.gate == HELD and row.status == "stopped" else LOOK
+    over = after.gate_until
+    return min(now + pause, over) if over is not None and over > now else now + LOOK
+
+
+async def _by_its_owner(ctx: Context, tx: Tx, session: Session) -> bool:
+    by = await ordered_by(tx, session.id)
+    return by is not None and session.owner in await authorization.mine(tx, ctx.policy, by)
+
+
+async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: datetime) -> None:
+    """Ask for the stop, at each look until it is seen. Operators are told of one that does not happen."""
+    problem = "the cloud took the order and does not show it"
+    try:
+        await provider.stop(ref)
+    except ProviderError as error:
+        log.warning("%s cannot be stopped while it is held: %s", row.id, error.code)
+        problem = error.message
+    if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
+        said = f"{row.cloud} does not stop {row.name} ({ref}), whose disk is to be kept: {problem}. Its GPU costs on."
+        await page(ctx, f"{row.id}/stop", said)
+
+
+async def _look(ctx: Context, where: Place, row: Instance, node: Node | None, now: datetime) -> Verdict:
+    reported = Reported()
+    if node is not None and node.at is not None:
+        heard = heard_of(node)
+        over = heard.work_over_at if heard.work is not Work.RUNNING else heard.idle_since
+        reported = Reported(over or _may_have_worked_until(row, node), heard.checkpoint_step, heard.checkpoint_at)
+    assert ctx.checkpoints is not None  # noqa: S101 # Its caller has asked.
+    try:
+        found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
+    except StoreUnreachable as error:
+        return Verdict(False, "unreachable", f"Its checkpoints cannot be looked at: {error}.")
+    newest = Newest(found.path, found.size, found.at) if found else None
+    return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
+
+
+def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:
+    """Until when a job that nobody called over may have gone on; None: until now.
+
+    An agent that fell silent tells nothing of the job beside it, unless that is what the machine is ended for.
+    """
+    if row.outcome_code == NO_HEARTBEAT:
+        return node.at
+    paused_at = row.billing_until or row.trouble_at
+    return paused_at if paused_at is not None or row.status == InstanceStatus.RUNNING else node.at
+
+
+async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, able: Capabilities) -> bool:
+    """Write down what the gate does now. True when the end waits."""
+    if verdict.allowed:
+        await hold.note(tx, row, PASSED, verdict.sentence, now, now)
+        return False
+    dear = await hold.too_dear(tx, row)
+    if row.gate is None:
+        # A machine that stands still saves nothing more.
+        most = now if dear or row.status == "stopped" else await hold.held_most(ctx, tx, row, now, able)
+        await hold.authorize(tx, row, most, now)
+        until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
+        if until > now:
+            said = f"{verdict.sentence} Its end waits until {until:%H:%M} UTC for its agent to save and upload."
+            await hold.note(tx, row, SAVING, said, now, until)
+            await hold.tell(ctx, tx, row, SAVING, now)
+            return True
+    await hold.reach_somebody(ctx, tx, row, now)
+    if row.gate == SAVING and now < (row.gate_until or now) and not dear:
+        return True
+    if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
+        said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
+        return await _give_up(ctx, tx, row, said, now)
+    if dear and not able.keeps_disk:
+        said = f"{verdict.sentence} It is billed above what was approved, so it is ended without a verified checkpoint."
+        return await _give_up(ctx, tx, row, said, now)
+    if able.keeps_disk and row.status != "stopped":
+        return await _stopping(ctx, tx, row, verdict, now)
+    if able.keeps_disk:
+        longest = YEAR if row.gate == HELD else hold.LONGEST
+        most = await hold.disk_paid_until(ctx, tx, row, now, longest)
+    else:
+        most = await hold.held_most(ctx, tx, row, now, able)
+    earlier = row.gate == HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
+    if row.gate != HELD or earlier:
+        how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
+        said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
+        await hold.note(tx, row, HELD, said, now, most)
+        await hold.tell(ctx, tx, row, HELD, now)
+        return True
+    return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, most))
+
+
+async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime) -> bool:
+    """Until its stop is seen it costs the machine's rate, so it waits only as long as that is paid for."""
+    if row.gate != STOPPING:
+        until = await hold.runs_until(ctx, tx, row, now, timedelta(seconds=ctx.policy.checkpoint_hold_s))
+        said = (
+            f"{verdict.sentence} Its stop is ordered, so that its disk is kept. Until the cloud shows that, it costs "
+            f"its full rate, and it waits until {until:%Y-%m-%d %H:%M} UTC."
+        )
+        await amend(tx, Instance, row.id, wanted_at=now)
+        await hold.note(tx, row, STOPPING, said, now, until)
+        await hold.tell(ctx, tx, row, HELD, now)
+        return True
+    paid = await hold.runs_until(ctx, tx, row, now, YEAR)
+    return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, paid))
+
+
+async def _grace_ends(ctx: Context, tx: Tx, row: Instance, now: datetime) -> datetime:
+    """Until when the operators may still answer, from when they were first asked, or from now on."""
+    asked = await notification_of(tx, NotificationKind.OPERATOR_PAGE, f"{row.id}/unverified", OPERATORS)
+    ends = (asked.created_at if asked else now) + GRACE
+    # A disk alone costs next to nothing so long; a machine that runs is never held beyond what was approved.
+    return ends if row.status == "stopped" else min(ends, await hold.runs_until(ctx, tx, row, now, GRACE))
+
+
+async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, until: datetime) -> bool:
+    """What is held until then goes on, and before that those who may answer for its owner are asked."""
+    last = until if now < until else await _grace_ends(ctx, tx, row, now)
+    if now >= last:
+        said = (
+            f"{verdict.sentence} What was approved to keep it is used up and nobody answered, so it is ended without a "
+            "verified checkpoint, as was said when it was approved."
+        )
+        return await _give_up(ctx, tx, row, said, now)
+    if now >= until - timedelta(seconds=ctx.policy.checkpoint_operator_s):
+        said = (
+            f"{row.name} waits with an unverified checkpoint and its owner does not answer. It ends with its disk at "
+            f"{last:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
+        )
+        if await page_in(ctx, tx, f"{row.id}/unverified", said, now):
+            await hold.ask_operators(ctx, tx, row, now)
+    return True
+
+
+async def _give_up(ctx: Context, tx: Tx, row: Instance, said: str, now: datetime) -> bool:
+    await hold.note(tx, row, DESTROYED, said, now, now)
+    await hold.tell(ctx, tx, row, DESTROYED, now)
+    await page_in(ctx, tx, f"{row.id}/unverified", f"{row.name}: {said}", now)
+    return False

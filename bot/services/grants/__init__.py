@@ -1,0 +1,1 @@
+"""Issue, reserve, amend and reopen the authority to spend."""

@@ -1,0 +1,100 @@
+"""What approvers change of a request: fewer hours, a lower limit, another offer; weighed, kept, and told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules.approvals import amendments
+from bot.rules.approvals.amendments import Standing
+from bot.rules.market.estimate import Estimate
+from bot.rules.sessions.extension import EXTEND
+from bot.rules.values.phrases import usd as said_usd
+from bot.services.market.codec import estimate_from_json
+from ledger.core.events import announce
+from ledger.core.writes import Tx
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import NotificationKind
+from ledger.models import Approval, Option, Request
+from ledger.queries.overspend import Terms
+
+PROVISION = "provision"
+#: Kinds of requests that buy time: an approver may give less of it than was asked for.
+CHANGEABLE = frozenset({PROVISION, EXTEND})
+
+
+def standing(request: Request, votes: Sequence[Approval]) -> Standing:
+    """What the approvals of a request's current offers have made of it; `votes` may hold others too."""
+    mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
+    asked = JobRequest.from_json(request.job).hours
+    shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
+    limits = [one.limit_usd for one in mine if one.limit_usd is not None]
+    return Standing(
+        request.id,
+        request.quote_version,
+        min(shorter, default=None),
+        min(limits, default=None),
+    )
+
+
+def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
+    """The longest time that can be approved: what was asked for, or what an earlier approver left of it."""
+    return standing(request, votes).hours or JobRequest.from_json(request.job).hours
+
+
+def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
+    """The hours that an approval covers: the wanted ones where they are a shorter time."""
+    most = most_hours(request, votes)
+    return wanted if wanted is not None and wanted.is_finite() and 0 < wanted < most else most
+
+
+def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars of an option for so many hours."""
+    asked = JobRequest.from_json(request.job).hours
+    if time_h >= asked:
+        return option.expected_usd, option.worst_usd
+    return shortened(request.kind, estimate_from_json(option.estimate), asked, time_h)
+
+
+def told(request: Request, approval: Approval, other_offer: str = "") -> str:
+    """What an approval changed of a request; empty when it is what was asked for and offered first."""
+    asked = JobRequest.from_json(request.job).hours
+    return amendments.told(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
+
+
+def hours_of(terms: Terms) -> Decimal:
+    """The hours that were approved."""
+    return terms.asked_h if terms.hours is None else terms.hours
+
+
+def expected(kind: str, terms: Terms) -> Decimal:
+    """The dollars that an approval agreed to: the option's estimate, for the time and the limit that approvers left."""
+    usd = terms.expected_usd
+    if terms.hours is not None:
+        usd, _ = shortened(kind, estimate_from_json(terms.estimate), terms.asked_h, terms.hours)
+    return usd if terms.total_cap_usd is None else min(usd, terms.total_cap_usd)
+
+
+def shortened(kind: str, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
+    """`(expected, worst)` dollars for fewer hours. What runs already has paid what its cloud bills at least."""
+    least_h = Decimal(0) if kind == EXTEND else amendments.LEAST_BILLED_H
+    return amendments.shortened(estimate, asked_h, time_h, least_h)
+
+
+async def tell(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
+    """Tell the requester what the approval changed; they may end it when that is of no use to them."""
+    said = told(request, approval, option.offer_id if option.rank > 1 else "")
+    person = Actor.from_ref(request.requester)
+    if not said or person.kind is not ActorKind.SLACK:
+        return
+    short = short_id(request.id)
+    if told(request, approval):
+        approved = f"approved with changes: {said}"
+    else:  # One of the listed options, as it was listed: a choice and no change.
+        approved = f"approved: #{option.rank}, {option.cloud}, {said_usd(option.price_usd_h)} an hour"
+    text = f"Your request {short} is {approved}. If that is of no use: /gpu terminate {short}"
+    kind, subject = NotificationKind.REPLY, f"{request.id}/{request.quote_version}/changed"
+    await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body={"text": text})

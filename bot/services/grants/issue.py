@@ -1,0 +1,144 @@
+"""Spend authority: what the last approval creates, in its own transaction: a grant, a session and one intent."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.checkpoints.verification import reserved_usd
+from bot.rules.values.labels import human_part, instance_name
+from bot.services.grants import amendments, reservations
+from bot.services.market.codec import estimate_from_json, offer_from_json
+from bot.services.runtime.context import Context
+from ledger.core.events import record
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import Actor
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import new_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
+from ledger.queries.lookups import next_numbers, session_of
+from providers.contract import GPU_MAX
+
+
+async def grant_create(
+    ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
+) -> None:
+    """Turn an approval into the authority for one create, reserve its cap, and write the intent that uses it."""
+    session = await _session(ctx, tx, request, approval, option, now)
+    grant = await _grant(ctx, tx, request, approval, session.id, now)
+    await reservations.reserve(tx, grant, now)
+    # Of a time that an approver has shortened less is paid for the run, and as much as ever kept for the hold.
+    run_usd, _ = amendments.amounts(request, option, Decimal(grant.hours))
+    await intend(ctx, tx, request, session.id, grant, option, now, run_usd)
+
+
+async def _session(
+    ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
+) -> Session:
+    """The session of this request: a new one, or the one that waited while the request was asked again."""
+    hours, waiting = approval.hours or request.job["hours"], await session_of(tx, request.id)
+    if waiting is not None:
+        await amend(tx, Session, waiting.id, hours=hours)
+        return waiting
+    offer = offer_from_json(option.offer)
+    session = Session(
+        id=new_id("ses", now),
+        request_id=request.id,
+        state=SessionState.QUEUED,
+        owner=request.requester,
+        channel=request.channel,
+        hours=hours,
+        created_at=now,
+        label=JobRequest.from_json(request.job).label or ctx.policy.project,
+        replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
+        gpu=offer.gpu[:GPU_MAX],
+        gpu_count=offer.gpu_count,
+    )
+    tx.add(session)
+    await tx.flush()
+    return session
+
+
+async def _grant(
+    ctx: Context, tx: Tx, request: Request, approval: Approval, session_id: str, now: datetime
+) -> GrantRow:
+    if approval.price_cap_usd_h is None or approval.total_cap_usd is None:
+        raise ValueError(f"approval {approval.id} covers no amount")
+    seq, _ = await next_numbers(tx, request.id, GrantKind.CREATE)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        kind=GrantKind.CREATE,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=approval.price_cap_usd_h,
+        total_cap_usd=approval.total_cap_usd,
+        hours=approval.hours or request.job["hours"],
+        until=now + timedelta(seconds=ctx.policy.request_ttl_s),
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+    return grant
+
+
+async def intend(
+    ctx: Context,
+    tx: Tx,
+    request: Request,
+    session_id: str,
+    grant: GrantRow,
+    option: Option,
+    now: datetime,
+    run_usd: Decimal | None = None,
+) -> Instance:
+    """Write the intent of one create call: its label is fixed here, before anything is sent.
+
+    `run_usd` is what is still to be paid for the run, where it is less than the option's expected total.
+    """
+    costs = estimate_from_json(option.estimate)
+    run_usd = option.expected_usd if run_usd is None else min(option.expected_usd, run_usd)
+    offer = offer_from_json(option.offer)
+    provider = ctx.providers[option.cloud]
+    job = JobRequest.from_json(request.job)
+    _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
+    label = ctx.labels.mint(request.id, n)
+    human = human_part(ctx.policy.name_template, job.label or ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
+    capabilities = provider.capabilities
+    instance = Instance(
+        id=new_id("ins", now),
+        session_id=session_id,
+        request_id=request.id,
+        grant_id=grant.id,
+        option_id=option.id,
+        n=n,
+        state=InstanceState.READY,
+        cloud=option.cloud,
+        account=provider.account,
+        label=label,
+        name=instance_name(human, label, capabilities.name_max, capabilities.name_extra_chars),
+        offer=option.offer,
+        created_at=now,
+        machine_id=offer.machine_id,
+        price_usd_h=option.price_usd_h,
+        storage_usd_h=offer.storage_usd_h,
+        hold_usd=reserved_usd(costs.hold_usd, grant.total_cap_usd, run_usd),
+        hold_s=int(costs.hold_hours * 3600),
+        due_at=now,
+    )
+    tx.add(instance)
+    await tx.flush()
+    record(
+        tx,
+        at=now,
+        actor=Actor.from_ref(request.decided_by or request.requester),
+        subject=instance.id,
+        kind="instance.intended",
+        after=instance.state,
+        reason=label,
+    )
+    return instance

@@ -1,0 +1,65 @@
+"""Ask for the 12-hour override, and close the question when it is not needed any more."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules.pricing import hours_cap
+from bot.services.notifications.request_message import show_again
+from ledger.core.events import record
+from ledger.core.moves import move
+from ledger.core.writes import Tx
+from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.ids import new_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import RequestState
+from ledger.models import Request, Token
+from ledger.queries.decisions import OVERRIDE
+from ledger.queries.lookups import override_of
+
+
+async def ask_override(
+    tx: Tx, parent: Request, total_h: Decimal, sentence: str, now: datetime, *, due_at: datetime
+) -> Request:
+    """Open the request that a human must approve before anything above the 12-hour cap is bought.
+
+    `total_h` are all hours that it allows: those that were billed before, and what may be held at the end, too.
+    """
+    job = JobRequest.from_json(parent.job)
+    job = replace(job, already_hours=max(hours_cap.rented(total_h) - job.hours, Decimal(0)))
+    override = Request(
+        id=new_id("req", now),
+        kind=OVERRIDE,
+        state=RequestState.PENDING,
+        quote_version=1,
+        inbox_key=f"override/{parent.id}/{parent.quote_version}",
+        parent_id=parent.id,
+        requester=parent.requester,
+        job=job.to_json(),
+        reason=parent.reason,
+        channel=parent.channel,
+        rule=sentence,
+        required_approvals=1,
+        expires_at=parent.expires_at,
+        created_at=now,
+        due_at=due_at,
+    )
+    tx.add(override)
+    await tx.flush()
+    for action in ("approve", "reject"):
+        tx.add(Token(token=secrets.token_urlsafe(18), request_id=override.id, quote_version=1, action=action))
+    record(tx, at=now, actor=SYSTEM, subject=override.id, kind="request.made", after=override.state, reason=sentence)
+    await show_again(tx, override, now)
+    return override
+
+
+async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """What was decided needs no override: the question about more hours is over, and its message says so."""
+    override = await override_of(tx, request_id)
+    if override is not None and override.state is RequestState.PENDING:
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        to = RequestState.CANCELLED
+        await move(tx, Request, override.id, to, at=now, actor=actor, reason=sentence, values=closed)

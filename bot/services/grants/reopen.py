@@ -1,0 +1,123 @@
+"""Reopen a request whose approval no longer covers what can be bought, and close what belongs together."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from bot.services.grants.reservations import release, void_grants
+from bot.services.notifications import end_of_session
+from ledger.core.moves import move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.models import Request, Session
+from ledger.queries.decisions import OVERRIDE
+from ledger.queries.lookups import grants_of_session, instances_of_session, override_of, session_of
+from ledger.queries.overspend import undecided
+
+
+async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
+    """The approval no longer covers what can be bought: its authority ends and the request is quoted anew.
+
+    `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine
+    that was rented for it, or may have been, is one that failed, and is never offered for this request again.
+    """
+    request, session = await tx.get_one(Request, request_id), await session_of(tx, request_id)
+    rented = await instances_of_session(tx, session.id) if session else []
+    failed = [row.machine_id for row in rented if row.machine_id and row.state is not InstanceState.REJECTED]
+    machines = list(dict.fromkeys([*request.failed_machines, *failed]))
+    await void_grants(tx, request_id, sentence, now)
+    for grant in await grants_of_session(tx, session.id) if session else ():
+        if grant.kind == GrantKind.EXTEND:  # It added to what was decided before, and a new decision takes its place.
+            await release(tx, grant, now, spent_usd=Decimal(0))
+    # What was asked about the machine that is gone is over: a new decision has its own hours and its own figure.
+    await close_extensions(tx, request_id, sentence, now, SYSTEM)
+    await move(
+        tx,
+        Request,
+        request_id,
+        RequestState.QUOTING,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        only_from=frozenset({RequestState.APPROVED}),
+        values={
+            "outcome": sentence,
+            "due_at": now,
+            "claim_token": None,
+            "claim_until": None,
+            "decided_at": None,
+            "decided_by": None,
+            "failed_machines": machines,
+        },
+    )
+    if session is None:
+        return
+    if session.state is SessionState.PROVISIONING:
+        await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=sentence)
+    # The next approval brings its own hours; the end of the last one must not cut them short.
+    await end_of_session.refresh(tx, session, now)
+    await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
+
+
+async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str, now: datetime) -> None:
+    """A session whose request will not be approved again has failed; it holds nothing at any cloud.
+
+    When it had a machine, what took that away is why it is over.
+    """
+    session = await session_of(tx, request_id)
+    if session is not None and session.state is SessionState.QUEUED:
+        had = [row for row in await instances_of_session(tx, session.id) if row.live_at is not None]
+        sentence = f"{had[-1].outcome} {sentence}".strip() if had else sentence
+        await move(
+            tx,
+            type(session),
+            session.id,
+            SessionState.FAILED,
+            at=now,
+            actor=SYSTEM,
+            reason=sentence,
+            only_from=frozenset({SessionState.QUEUED}),
+            values={"end_code": code, "end_reason": sentence, "ended_at": now, "due_at": None},
+        )
+
+
+async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """A session that ends needs no more time and no other figure: withdraw what was asked and is not decided."""
+    for asked in await undecided(tx, request_id, ("extend", "drift_reconfirm")):
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+
+
+async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str, now: datetime, actor: Actor) -> None:
+    """When a request ends undecided or refused, so do its override request and its waiting session, and vice versa.
+
+    Nobody's word on more time, or on a figure, is a word on the request whose session that is.
+    """
+    relatives = [await override_of(tx, request.id)]
+    if request.parent_id and request.kind == OVERRIDE:
+        relatives.append(await tx.get(Request, request.parent_id))
+    for relative in relatives:
+        if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):
+            reached = to if relative.state is RequestState.PENDING else RequestState.CANCELLED
+            await move(
+                tx,
+                Request,
+                relative.id,
+                reached,
+                at=now,
+                actor=actor,
+                reason=sentence,
+                values={
+                    "outcome": sentence,
+                    "due_at": None,
+                    "claim_token": None,
+                    "claim_until": None,
+                    "decided_at": now,
+                    "decided_by": actor.ref,
+                },
+            )
+            await end_waiting_session(tx, relative.id, str(to), sentence, now)
+    await end_waiting_session(tx, request.id, str(to), sentence, now)

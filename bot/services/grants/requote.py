@@ -1,0 +1,40 @@
+"""The quote of a question about a machine that already runs: one option, which is that machine at what it costs now."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime
+
+from bot.rules.market.estimate import Estimate
+from bot.services.market.codec import estimate_to_json, offer_from_json, offer_to_json
+from ledger.core.writes import Tx
+from ledger.kernel.ids import new_id
+from ledger.models import Instance, Option, Quote, Request, Token
+
+
+async def offer_again(tx: Tx, asked: Request, row: Instance, costs: Estimate, why: str, now: datetime) -> None:
+    """Quote `row` for the request `asked`, with its buttons: approve the one option, or reject."""
+    offer = replace(offer_from_json(row.offer), price_usd_h=row.price_usd_h, fetched_at=now)
+    quote = Quote(id=new_id("quo", now), request_id=asked.id, version=1, created_at=now, expires_at=asked.expires_at)
+    tx.add(quote)
+    await tx.flush()
+    option = Option(
+        id=new_id("opt", now),
+        quote_id=quote.id,
+        rank=1,
+        cloud=row.cloud,
+        offer_key=offer.key,
+        price_usd_h=row.price_usd_h,
+        best_usd=costs.best_usd,
+        expected_usd=costs.expected_usd,
+        worst_usd=costs.worst_usd,
+        why=why,
+        offer=offer_to_json(offer),
+        estimate=estimate_to_json(costs),
+    )
+    tx.add(option)
+    for action, option_id in (("approve", option.id), ("reject", None)):
+        token = secrets.token_urlsafe(18)
+        tx.add(Token(token=token, request_id=asked.id, quote_version=1, action=action, option_id=option_id))
+    await tx.flush()

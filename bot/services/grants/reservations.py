@@ -1,0 +1,66 @@
+"""Reserve the cap of a grant, release it, and void what was never used."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from ledger.core.moves import move
+from ledger.core.writes import Tx, book
+from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.states import GrantState, InstanceState
+from ledger.models import GrantRow, Instance
+from ledger.queries.lookups import open_grants, open_instances_of_session
+
+
+async def reserve(tx: Tx, grant: GrantRow, now: datetime) -> None:
+    """Set the grant's whole cap aside, in the transaction that creates the grant."""
+    await book(
+        tx,
+        key=f"reserve/{grant.id}",
+        kind="reserve",
+        debit=f"reserved:{grant.id}",
+        credit=f"authority:{grant.request_id}",
+        amount_usd=grant.total_cap_usd,
+        at=now,
+        session_id=grant.session_id,
+    )
+
+
+async def release(tx: Tx, grant: GrantRow, now: datetime, *, spent_usd: Decimal) -> None:
+    """Give a reservation back in full; what was spent stands in the accruals. Booked once per grant."""
+    await book(
+        tx,
+        key=f"release/{grant.id}",
+        kind="release",
+        debit=f"authority:{grant.request_id}",
+        credit=f"reserved:{grant.id}",
+        amount_usd=grant.total_cap_usd,
+        at=now,
+        session_id=grant.session_id,
+        note=f"spent {spent_usd}",
+    )
+
+
+async def void_grants(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
+    """End every open authority of a request and give back what it reserved."""
+    for grant in await open_grants(tx, request_id):
+        await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM, reason=sentence)
+        await release(tx, grant, now, spent_usd=Decimal(0))
+
+
+async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """Take back intents that were never sent."""
+    for instance in await open_instances_of_session(tx, session_id):
+        if instance.state is InstanceState.READY:
+            await move(
+                tx,
+                Instance,
+                instance.id,
+                InstanceState.REJECTED,
+                at=now,
+                actor=actor,
+                reason=sentence,
+                only_from=frozenset({InstanceState.READY}),
+                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+            )

@@ -1,0 +1,89 @@
+"""Runs of a batch cloud: nothing ends one from outside and no listing proves that it is gone.
+
+Its own final status ends it, or the timeout that it was pushed with and a margin, whichever is seen first.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from bot.services.instances.transitions import adopt, gone
+from bot.services.runtime.context import Context
+from ledger.core.moves import move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.proof import ProofOfEnd
+from ledger.kernel.states import InstanceState, SessionState
+from ledger.models import GrantRow, Instance, Session
+from providers.contract import InstanceStatus, Listing, ObservedInstance
+
+BY_TIMEOUT = (
+    "Its final status was never seen, so it counts as over by the timeout that it was given and half an hour more."
+)
+
+
+class RunVerdict(NamedTuple):
+    """How a run ended: the code for programs and the sentence for people."""
+
+    code: str
+    sentence: str
+
+
+async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
+    """Close the row of a run that is over. True when something changed; False while the run may go on.
+
+    An unclear push whose run is over already is adopted first, and closed by the next look.
+    """
+    item = next((i for i in listing.items if i.ref == row.ref or (row.ref is None and i.name == row.name)), None)
+    ended = item is not None and item.status is InstanceStatus.TERMINATED
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        if row.state is InstanceState.UNKNOWN:
+            if item is None or not ended:
+                return False
+            await adopt(ctx, tx, row.id, item, now)
+            return True
+        if item is not None and ended:
+            proof: ProofOfEnd | None = ProofOfEnd.from_final_status(row.account, listing.at)
+        else:
+            proof = await _timed_out(tx, row, now)
+        if proof is None:
+            return False
+        await _close(ctx, tx, row, proof, item if ended else None, now)
+    return True
+
+
+async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
+    """A run is pushed with the hours of its grant at most, and its answer came after the push."""
+    grant = await tx.get_one(GrantRow, row.grant_id)
+    timeout = timedelta(hours=float(Decimal(grant.hours)))
+    return ProofOfEnd.from_timeout(row.account, row.live_at or row.created_at, timeout, now)
+
+
+async def _close(
+    ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, item: ObservedInstance | None, now: datetime
+) -> None:
+    """End instance and session with what the run itself says. Nothing is pushed again: that takes a new approval."""
+    code, sentence = _verdict(row, item)
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        sentence = f"{session.end_reason} {sentence}".strip()
+        code = session.end_code
+        await amend(tx, Session, session.id, end_reason=sentence)
+    else:
+        values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+        await move(
+            tx, Session, session.id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=sentence, values=values
+        )
+    ended_at = (item.ended_at if item else None) or min(proof.at, now)
+    await gone(ctx, tx, row, proof, ended_at, now, outcome=(code, sentence))
+
+
+def _verdict(row: Instance, item: ObservedInstance | None) -> RunVerdict:
+    if item is None:
+        return RunVerdict("run_timeout", BY_TIMEOUT)
+    if item.succeeded:
+        return RunVerdict("run_completed", f"The run at {row.cloud} completed.")
+    return RunVerdict("run_failed", f"The run at {row.cloud} did not complete ({item.status_text or item.status}).")

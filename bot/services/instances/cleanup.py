@@ -1,0 +1,118 @@
+"""What creates left at the clouds besides instances, such as SSH keys: removed when their instance is over.
+
+The pass is woken by each proved end, and comes every hour for what that missed. Removing one takes nothing away from
+anybody, so nobody is warned; the journal of the instance says it, before the act.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from datetime import datetime
+
+from bot.rules.instances.cleanup import Fate, Owner, fate
+from bot.rules.values.phrases import plural
+from bot.services.notifications.paging import OPERATORS, alone
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.context import Context
+from ledger.core.events import announce_once, record
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind
+from ledger.models import Instance
+from ledger.queries.journal import subjects_with
+from ledger.queries.lookups import instances_by_label
+from providers.contract import Provider
+from providers.errors import ProviderError
+from providers.resource_cleanup import Leaves, Leftover
+
+#: How often it is looked without being called.
+LOOK_S = 3600.0
+#: Removed in one look, so that the calls for it never keep launches waiting for long.
+BATCH = 20
+CONDEMNED = "leftover.condemned"
+
+log = logging.getLogger(__name__)
+
+
+async def leftovers_due(ctx: Context) -> int:
+    """One listing per account that has such things; ours whose instance is over are removed. Returns how many were."""
+    looks = (
+        alone(ctx, f"{cloud}/leftovers", "the look", _look(ctx, provider, provider), 0)
+        for cloud, provider in ctx.providers.items()
+        if isinstance(provider, Leaves)
+    )
+    return sum(await asyncio.gather(*looks))
+
+
+async def _look(ctx: Context, provider: Provider, leaves: Leaves) -> int:
+    try:
+        found = await leaves.leftovers()
+    except ProviderError as error:
+        log.warning("what was left at %s could not be listed: %s", provider.name, error.code)
+        return 0
+    now = ctx.clock.now()
+    readings = [ctx.labels.read(item.name) for item in found]
+    async with ctx.db.read() as tx:
+        rows = await instances_by_label(tx, [reading.label for reading in readings])
+    owners = [rows.get(reading.label) for reading in readings]
+    fates = [fate(reading.kind, provider.name, _owner(row), now) for reading, row in zip(readings, owners, strict=True)]
+    if found:
+        await _report(ctx, provider.name, found[0].what, Counter(fates), now)
+    judged = zip(found, owners, fates, strict=True)
+    doomed = [(item, row) for item, row, one in judged if one is Fate.REMOVE and row is not None][:BATCH]
+    if not doomed or not await _noted(ctx, doomed, now):
+        return 0
+    return sum([await _removed(leaves, item) for item, _ in doomed])
+
+
+def _owner(row: Instance | None) -> Owner | None:
+    if row is None:
+        return None
+    proved = row.state is InstanceState.GONE
+    return Owner(row.cloud, row.state in OPEN_INSTANCE, proved, row.ended_at or row.created_at)
+
+
+async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: datetime) -> bool:
+    """Say in the journal what is about to be removed, once per instance. False in a recovery: then nothing is.
+
+    Said first, because what is removed is not listed again: a note that comes after it could be lost in a crash.
+    """
+    async with ctx.db.write() as tx:
+        if await recovery_mode.is_on(tx):
+            log.info("%d leftovers stay while the ledger is being recovered", len(doomed))
+            return False
+        said = await subjects_with(tx, CONDEMNED, [row.id for _, row in doomed])
+        for item, row in doomed:
+            if row.id not in said:
+                why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance is over."
+                record(tx, at=now, actor=SYSTEM, subject=row.id, kind=CONDEMNED, reason=why, data={"ref": item.ref})
+    return True
+
+
+async def _removed(leaves: Leaves, item: Leftover) -> int:
+    try:
+        await leaves.remove(item)
+    except ProviderError as error:
+        log.warning("%s of %s was not removed and is tried again: %s", item.ref, item.cloud, error.code)
+        return 0
+    return 1
+
+
+async def _report(ctx: Context, cloud: str, what: str, counted: Counter[Fate], now: datetime) -> None:
+    """What is left alone, as a count: to the operators once a day when a label is odd, else to the log alone."""
+    forged, unknown, foreign = counted[Fate.FORGED], counted[Fate.UNKNOWN], counted[Fate.FOREIGN]
+    log.info("besides instances, %s has %d of ours and %d of others", cloud, counted.total() - foreign, foreign)
+    if not forged + unknown:
+        return
+    sentence = (
+        f"{cloud} has {plural(forged, what)} with a forged label and {unknown} of instances that the ledger does not "
+        f"know. They are left alone, as {foreign} of others are. Remove there what nobody needs."
+    )
+    kind, subject = NotificationKind.OPERATOR_PAGE, f"{cloud}/leftovers/{now:%Y-%m-%d}"
+    async with ctx.db.write() as tx:
+        new = await announce_once(
+            tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body={"text": sentence}
+        )
+    if new:
+        ctx.hints.outbox.set()

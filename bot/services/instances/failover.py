@@ -1,0 +1,121 @@
+"""What is tried after an option failed: the next one that the approval covers, or the people again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import ROUND_DOWN, Decimal
+
+from bot.rules.instances.failover import Failure, next_option
+from bot.rules.market.ranking import RankedOption
+from bot.services.grants import hours_used, issue, reopen, reservations
+from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
+from bot.services.runtime.context import Context
+from ledger.core.writes import Tx
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import new_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import GrantState, InstanceState
+from ledger.models import Approval, GrantRow, Option, Request, Session
+from ledger.queries.lookups import instances_of_session, next_numbers, options_of, override_of
+from ledger.queries.session_costs import booked
+
+#: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
+NEVER_REPLACED = frozenset({"billed_above_cap"})
+
+
+async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:
+    """After a definite no: the next covered option under the same grant, or the request is asked again."""
+    grant = await tx.get_one(GrantRow, grant_id)
+    request = await tx.get_one(Request, grant.request_id, populate_existing=True)
+    option, why = await _choose(ctx, tx, grant, request)
+    if option is None:
+        await reopen.ask_again(tx, request.id, f"{sentence} {why}", now)
+        return
+    if grant.session_id is None:
+        raise ValueError(f"grant {grant.id} belongs to no session")
+    await issue.intend(ctx, tx, request, grant.session_id, grant, option, now)
+
+
+async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, now: datetime) -> bool:
+    """After the predecessor is gone: one more instance from what is left of its amounts. False: nothing is left.
+
+    The new grant covers what the predecessor's grant, and the `longer_usd` that extensions had added to it, left over,
+    in dollars and in hours: the approved end stays where it was. Its create is one row like every other.
+    """
+    rows = await instances_of_session(tx, session_id)
+    last = rows[-1]
+    used = await tx.get_one(GrantRow, last.grant_id)
+    request = await tx.get_one(Request, last.request_id, populate_existing=True)
+    remaining = used.total_cap_usd + longer_usd - (await booked(tx, last)).usd
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    if last.outcome_code in NEVER_REPLACED or remaining <= 0 or session.deadline is None or session.deadline <= now:
+        return False
+    option, _ = await _choose(ctx, tx, used, request)
+    if option is None:
+        return False
+    # Of a run that was under way only the rest is to be paid.
+    rest_usd = option.price_usd_h * Decimal(str((session.deadline - now) / timedelta(hours=1)))
+    if min(option.expected_usd, rest_usd) > remaining:
+        return False
+    seq, _ = await next_numbers(tx, request.id, GrantKind.REPLACE)
+    approval = await tx.get_one(Approval, used.approval_id)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=request.id,
+        approval_id=approval.id,
+        session_id=session_id,
+        kind=GrantKind.REPLACE,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=remaining,
+        hours=str(_hours_left(session.deadline - now, approval)),
+        until=max(used.until, now + (used.until - used.created_at)),
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+    await reservations.reserve(tx, grant, now)
+    await issue.intend(ctx, tx, request, session_id, grant, option, now, rest_usd)
+    return True
+
+
+def _hours_left(left: timedelta, approval: Approval) -> Decimal:
+    """What is left of the session, and at most what this approval gave: an extension has an approval of its own."""
+    hours = Decimal(str(left / timedelta(hours=1))).quantize(Decimal("0.0001"), ROUND_DOWN)
+    return min(hours, Decimal(approval.hours)) if approval.hours else hours
+
+
+async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tuple[Option | None, str]:
+    approval = await tx.get_one(Approval, grant.approval_id)
+    if approval.option_id is None or grant.session_id is None:
+        raise ValueError(f"approval {approval.id} chose no option")
+    rows = {option.id: option for option in await options_of(tx, approval.option_id)}
+    hold_h = await _longest_hold(ctx, tx, grant.session_id, approval, rows[approval.option_id])
+    shown = [_ranked(row) for row in rows.values() if row.cloud in ctx.providers and hold_hours(row) <= hold_h]
+    failures = [
+        Failure(offer_from_json(instance.offer), instance.outcome_code, instance.state is not InstanceState.TOMBSTONE)
+        for instance in await instances_of_session(tx, grant.session_id)
+        if instance.option_id in rows
+    ]
+    chosen = rows[approval.option_id].offer_id
+    clouds = JobRequest.from_json(request.job).candidates
+    placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
+    if placed.option is None:
+        return None, placed.sentence
+    wanted = placed.option.offer.id
+    return next(row for row in rows.values() if row.offer_id == wanted), placed.sentence
+
+
+async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approval, chosen: Option) -> Decimal:
+    """An option that may be held longer is more time than was approved, once all of it is above the cap."""
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    override = await override_of(tx, session.request_id)
+    run_h = Decimal(session.hours) + await hours_used.hours_before(tx, session_id, approval.id, ctx.clock.now())
+    return hours_used.longest_hold(ctx.policy, override, run_h, hold_hours(chosen))
+
+
+def _ranked(row: Option) -> RankedOption:
+    return RankedOption(
+        offer_from_json(row.offer), estimate_from_json(row.estimate), row.rank, tuple(row.marks), row.why
+    )

@@ -1,0 +1,67 @@
+"""Another key of the same account: what the old one was known by goes on under the new one, when that is proved.
+
+A row keeps the fingerprint of the key that its instance was made with, because only listings of that account prove
+anything about it. A new key of the same account is known by what it lists: an instance with the id that a row holds and
+with that row's label, which nobody can forge and which is on one instance only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from bot.rules.values.labels import LabelKey, LabelKind
+from bot.rules.values.phrases import plural
+from bot.services.billing.true_up import COMPARED
+from bot.services.notifications.paging import OPERATORS
+from bot.services.runtime.context import Context
+from ledger.core.events import announce
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.states import NotificationKind
+from ledger.models import Instance, Stray
+from ledger.queries.cloud_accounts import Held, move_account
+from providers.contract import Listing, Provider
+
+
+def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Stray]) -> set[str]:
+    """The accounts of rows that this complete listing of another key shows to be its own."""
+    items = {item.ref: item for item in listing.items}
+    others = [(row, items.get(row.ref or "")) for row in rows if row.account != listing.account]
+    shown = [(row, labels.read(item.name)) for row, item in others if item is not None]
+    return {row.account for row, read in shown if read.kind is LabelKind.OURS and read.label == row.label}
+
+
+async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
+    """Move what belongs to these accounts to the one that was listed, in a step of its own, and say so."""
+    now = ctx.clock.now()
+    reason = f"The key of {listing.cloud} was changed, and the new one lists what the old one had made."
+    async with ctx.db.write() as tx:
+        moved = await move_account(
+            tx,
+            listing.cloud,
+            sorted(before),
+            listing.account,
+            ended_since=now - COMPARED,
+            at=now,
+            actor=SYSTEM,
+            reason=reason,
+        )
+        sentence = f"{reason} {plural(moved, 'open instance')} of ours there can be seen and ended again."
+        kind, subject = NotificationKind.OPERATOR_PAGE, f"{listing.cloud}/{listing.account}/taken-over"
+        if moved:
+            await announce(tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body={"text": sentence})
+    ctx.hints.outbox.set()
+
+
+def unreachable(held: Iterable[Held], providers: Mapping[str, Provider]) -> list[tuple[Held, str]]:
+    """Accounts with open instances that are not set up here, each with a sentence that says so."""
+    found = [one for one in held if one.cloud not in providers or providers[one.cloud].account != one.account]
+    return [(one, _sentence(one)) for one in found]
+
+
+def _sentence(one: Held) -> str:
+    return (
+        f"{plural(one.count, 'open instance')} of ours at {one.cloud}, since {one.since:%Y-%m-%d %H:%M} UTC, "
+        f"{'was' if one.count == 1 else 'were'} made with another key (account {one.account}) that is not set up here: "
+        "nothing can see or end what runs there, and it costs. Set up that key again, or another one of that account; "
+        f"if nothing of it exists any more, say so: gpu-shopper unreachable gone {one.cloud}/{one.account} --reason …"
+    )

@@ -1,0 +1,336 @@
+"""From an intent to a confirmed instance: one create call per row, and what follows from each kind of answer.
+
+A lost reply cannot be told from a lost request, so after a call whose outcome is unclear nothing is sent again: the
+label is searched for, and what is never found becomes a tombstone that is watched for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from bot.rules.instances.failover import CLOUD_WIDE
+from bot.rules.market.affordability import cannot_pay
+from bot.rules.pricing.spend_limits import RequoteOutcome, requote
+from bot.services.grants import reopen, reservations
+from bot.services.instances.failover import try_next
+from bot.services.instances.launch_spec import authority, order
+from bot.services.instances.transitions import adopt, settle
+from bot.services.instances.unknown_outcome import UNCLEAR
+from bot.services.market.codec import offer_from_json, offer_to_json
+from bot.services.market.preflight import refusal
+from bot.services.nodes.enrollment import Minted, mint, store
+from bot.services.notifications.paging import alone
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.context import Context
+from ledger.core.claims import Claim, claim, release
+from ledger.core.locks import lock_family
+from ledger.core.moves import StaleMove, move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.grant import Grant, GrantKind
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.models import GrantRow, Instance, Request, Session
+from ledger.queries.lookups import public_key
+from providers.contract import InstanceSpec, Offer, Provider
+from providers.errors import OutcomeUnknown, ProviderError, RateLimited
+
+BATCH = 8
+#: For this long a rate limit before the send is waited out; after it, the next option is tried.
+PATIENCE = timedelta(seconds=60)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The rows that one create is about, as read before anything is sent."""
+
+    instance: Instance
+    request: Request
+    session: Session
+    grant: GrantRow
+    keys: tuple[str, ...]
+
+    @property
+    def job(self) -> JobRequest:
+        return JobRequest.from_json(self.request.job)
+
+
+async def send_due(ctx: Context) -> int:
+    """Send the creates that are due, and take over those whose sender died. Returns how many rows were worked on."""
+    states = {InstanceState.READY, InstanceState.SENDING}
+    lease = timedelta(seconds=max(ctx.timing.claim_ttl_s, ctx.timing.create_timeout_s))
+    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=states, limit=BATCH, lease=lease)
+    recovering = bool(held) and await recovery_mode.now_on(ctx.db)
+    await asyncio.gather(
+        *(alone(ctx, one.row_id, "the create", _send(ctx, one, recovering=recovering), None) for one in held)
+    )
+    return len(held)
+
+
+async def _send(ctx: Context, held: Claim, *, recovering: bool) -> None:
+    work = await _load(ctx, held.row_id)
+    provider = ctx.providers.get(work.instance.cloud)
+    try:
+        if work.instance.state is InstanceState.SENDING:
+            await _unclear(ctx, work, "The process that sent the create ended before it heard the answer.")
+        elif work.session.state is SessionState.TERMINATING or work.grant.state is not GrantState.OPEN:
+            async with ctx.db.write() as tx:
+                await reservations.withdraw_ready(
+                    tx, work.session.id, "The session ended first.", ctx.clock.now(), SYSTEM
+                )
+                await settle(ctx, tx, work.session.id, ctx.clock.now())
+        elif recovering:
+            async with ctx.db.write() as tx:
+                await release(tx, Instance, held, due_at=ctx.clock.now() + recovery_mode.HOLD)
+        elif provider is None or provider.account != work.instance.account:
+            # The row's account is where its instance is looked for, so nothing is sent to another one.
+            sentence = f"The account at {work.instance.cloud} that was asked is not set up here any more."
+            await _refused(ctx, work, "unsupported", sentence)
+        else:
+            await _place(ctx, work, held)
+    except StaleMove:
+        log.info("instance %s was moved by somebody else", held.row_id)
+    ctx.hints.outbox.set()
+
+
+async def _load(ctx: Context, instance_id: str) -> _Work:
+    async with ctx.db.read() as tx:
+        instance = await tx.get_one(Instance, instance_id)
+        session = await tx.get_one(Session, instance.session_id)
+        request = await tx.get_one(Request, instance.request_id)
+        registered = await public_key(tx, session.owner)
+        key = request.job.get("public_key") or (registered.public_key if registered else None)
+        return _Work(
+            instance,
+            request,
+            session,
+            await tx.get_one(GrantRow, instance.grant_id),
+            (key,) if key else (),
+        )
+
+
+async def _place(ctx: Context, work: _Work, held: Claim) -> None:
+    """Quote afresh, then send once, then act on the answer."""
+    offer = offer_from_json(work.instance.offer)
+    provider = ctx.providers[work.instance.cloud]
+    batch = provider.capabilities.batch
+    try:
+        # Both at once, because somebody has clicked and waits. A program starts at its push: no older answer counts.
+        async with asyncio.TaskGroup() as asked:
+            checking = asked.create_task(ctx.catalog.checks.check(offer.cloud, fresh=batch))
+            pricing = asked.create_task(_reprice(ctx, offer, work.job.disk_gb))
+        fresh, checked = pricing.result(), checking.result()
+        if isinstance(fresh, ProviderError):
+            raise fresh
+    except RateLimited as error:
+        await _wait(ctx, work, held, error)
+        return
+    except ProviderError as error:
+        await _refused(ctx, work, error.code, f"{error.message}.")
+        return
+    if (lacks := ctx.catalog.checks.store(work.job.checkpoint)) is not None:
+        # Wherever it ran it would lose its checkpoints, so no other option is tried.
+        await _ask_again(ctx, work, "store_missing", lacks)
+        return
+    if not checked.ok:
+        # Whatever it was, every other offer there would meet the same.
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))
+        return
+    free = provider.capabilities.free
+    verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
+    if fresh is None or verdict.outcome is RequoteOutcome.GONE:
+        await _refused(ctx, work, "no_capacity", verdict.sentence)
+    elif (poor := cannot_pay(fresh, checked.balance)) is not None:
+        await _refused(ctx, work, "insufficient_funds", f"{poor}.")
+    elif verdict.outcome is RequoteOutcome.ASK_AGAIN:
+        await _ask_again(ctx, work, verdict.code, verdict.sentence)
+    else:
+        await _order(ctx, work, held, provider, fresh)
+
+
+async def _reprice(ctx: Context, offer: Offer, disk_gb: int) -> Offer | ProviderError | None:
+    """The offer as it is sold now; an error is returned, so that the check beside it is not cut short."""
+    try:
+        return await ctx.catalog.reprice(offer, disk_gb)
+    except ProviderError as error:
+        return error
+
+
+async def _wait(ctx: Context, work: _Work, held: Claim, error: RateLimited) -> None:
+    now = ctx.clock.now()
+    if now - work.instance.created_at > PATIENCE:
+        await _refused(ctx, work, error.code, f"{error.message}.")
+        return
+    pause = timedelta(seconds=min(max(error.retry_after_s or 1.0, 1.0), PATIENCE.total_seconds()))
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=now + pause)
+
+
+async def _commit_to_send(ctx: Context, work: _Work, held: Claim, fresh: Offer, minted: Minted) -> bool:
+    """READY → SENDING, committed before the call: this admits one sender, for ever."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        if not await may_send(ctx, tx, held, work.grant.id, work.session.id, now):
+            return False
+        await move(
+            tx,
+            Instance,
+            work.instance.id,
+            InstanceState.SENDING,
+            at=now,
+            actor=SYSTEM,
+            claim=held.token,
+            values={
+                "sent_at": now,
+                "offer": offer_to_json(fresh),
+                "price_usd_h": fresh.price_usd_h,
+                "storage_usd_h": fresh.storage_usd_h,
+                "due_at": now + timedelta(seconds=ctx.timing.create_timeout_s),
+            },
+        )
+        session = await tx.get_one(Session, work.session.id, populate_existing=True)
+        if session.state is SessionState.QUEUED:
+            await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=SYSTEM)
+        store(tx, work.instance, minted, now)
+    ctx.hints.outbox.set()
+    return True
+
+
+async def _order(ctx: Context, work: _Work, held: Claim, provider: Provider, fresh: Offer) -> None:
+    """Whatever may fail, wait or be repeated comes first; then the commitment, and at once the call.
+
+    So a row in SENDING waits for nobody's turn, and what stands in it may have reached the cloud.
+    """
+    grant = authority(work.grant, work.instance.label)
+    minted = mint(ctx, work.instance)
+    spec = order(work.instance, work.job, fresh, work.keys, ctx.policy, provider, minted.env)
+    sent_before = ""
+    try:
+        spec = await provider.prepare(spec, grant)
+    except RateLimited as error:
+        await _wait(ctx, work, held, error)
+        return
+    except OutcomeUnknown as error:
+        sent_before = f"{error.message}."
+    except ProviderError as error:
+        await _refused(ctx, work, error.code, f"{error.message}.")
+        return
+    if not await _commit_to_send(ctx, work, held, fresh, minted):
+        return
+    if sent_before:
+        await _unclear(ctx, work, sent_before)
+        return
+    await _create(ctx, work, provider, spec, grant)
+
+
+async def _create(ctx: Context, work: _Work, provider: Provider, spec: InstanceSpec, grant: Grant) -> None:
+    """The one call. Whatever it answers is applied, even if our claim ran out meanwhile: it is knowledge."""
+    try:
+        observed = await provider.create(spec, grant)
+    except ProviderError as error:
+        if error.definite_no and not isinstance(error, OutcomeUnknown):
+            await _refused(ctx, work, error.code, f"{error.message}.")
+        else:
+            await _unclear(ctx, work, UNCLEAR)
+        return
+    async with ctx.db.write() as tx:
+        await adopt(ctx, tx, work.instance.id, observed, ctx.clock.now())
+    ctx.hints.sweep.set()
+
+
+async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await move(
+            tx,
+            Instance,
+            work.instance.id,
+            InstanceState.UNKNOWN,
+            at=now,
+            actor=SYSTEM,
+            reason=sentence,
+            values={"outcome": sentence, "due_at": now, "claim_token": None, "claim_until": None},
+        )
+    ctx.hints.instances.set()
+
+
+async def _refused(ctx: Context, work: _Work, code: str, sentence: str) -> None:
+    """A definite no: close the row, then the next option that the approval covers, or ask again."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await _reject(tx, work, code, sentence, now)
+        if not await _ended_meanwhile(ctx, tx, work, now):
+            await try_next(ctx, tx, work.grant.id, sentence, now)
+    ctx.hints.instances.set()
+    ctx.hints.requests.set()
+
+
+async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str) -> None:
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await _reject(tx, work, code, sentence, now)
+        if not await _ended_meanwhile(ctx, tx, work, now):
+            await reopen.ask_again(tx, work.request.id, sentence, now)
+    ctx.hints.requests.set()
+
+
+async def _ended_meanwhile(ctx: Context, tx: Tx, work: _Work, now: datetime) -> bool:
+    """Whether somebody ordered the session's end while its create was under way: then nothing else is tried."""
+    session = await tx.get_one(Session, work.session.id, populate_existing=True)
+    if session.state is not SessionState.TERMINATING:
+        return False
+    await settle(ctx, tx, session.id, now)
+    return True
+
+
+async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) -> None:
+    await move(
+        tx,
+        Instance,
+        work.instance.id,
+        InstanceState.REJECTED,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        values={
+            "outcome": sentence,
+            "outcome_code": code,
+            "ended_at": now,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+
+
+async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id: str, now: datetime) -> bool:
+    """Whether the create may go out in this transaction; where not, what follows is done here.
+
+    Raises `StaleMove` when the session's end was ordered meanwhile.
+    """
+    await lock_family(tx, GrantRow, grant_id)
+    grant = await tx.get_one(GrantRow, grant_id)
+    if grant.state is not GrantState.OPEN or now >= grant.until:
+        await reservations.withdraw_ready(tx, session_id, "Its approval ran out.", now, SYSTEM)
+        if grant.state is GrantState.OPEN:
+            await reopen.ask_again(tx, grant.request_id, "The approval ran out before it was used.", now)
+            ctx.hints.requests.set()
+        return False
+    if await recovery_mode.is_on(tx):  # It may have begun since this pass did; nothing is bought meanwhile.
+        await release(tx, Instance, held, due_at=now + recovery_mode.HOLD)
+        return False
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        raise StaleMove(session.id, str(session.state), str(SessionState.PROVISIONING))
+    if grant.kind == GrantKind.REPLACE and session.deadline is not None and now >= session.deadline:
+        # What takes another's place has that one's end; whoever enforces it ends the session.
+        await reservations.withdraw_ready(tx, session_id, "Its approved end has come.", now, SYSTEM)
+        await amend(tx, Session, session_id, due_at=now)
+        ctx.hints.sessions.set()
+        return False
+    return True

@@ -1,0 +1,58 @@
+"""What a create is made of: the order that is sent to a cloud, and the authority under which it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+
+from bot.rules.instances.startup_script import bootstrap
+from bot.rules.policy.policy import Policy
+from ledger.kernel.grant import Grant, GrantKind
+from ledger.kernel.job import JobRequest
+from ledger.models import GrantRow, Instance
+from providers.contract import InstanceSpec, Offer, Provider
+from providers.profiles import model
+
+
+def order(
+    instance: Instance,
+    job: JobRequest,
+    offer: Offer,
+    keys: tuple[str, ...],
+    policy: Policy,
+    provider: Provider,
+    env: Mapping[str, str],
+) -> InstanceSpec:
+    """The instance to make of an offer that was just priced: with its cloud's variables and `env` set on it."""
+    able, places = provider.capabilities, model.load(offer.cloud).overrides
+    bid = (offer.gpu_usd_h or offer.price_usd_h) if offer.spot else None
+    if able.batch:
+        # Where a create hands over a program, the person's command is the whole of it.
+        onstart = job.run or ""
+    else:
+        keeps_command = able.onstart_is_command and job.image is not None
+        onstart = "" if keeps_command else bootstrap(places.environment, places.directories)
+    return InstanceSpec(
+        instance.name,
+        offer,
+        job.image or policy.image(offer.cloud),
+        job.disk_gb,
+        keys,
+        env={**places.environment, **env},
+        onstart=onstart,
+        bid_usd_h=bid,
+    )
+
+
+def authority(row: GrantRow, label: str) -> Grant:
+    """The committed grant, as an adapter takes it."""
+    return Grant(
+        row.id,
+        row.request_id,
+        GrantKind(row.kind),
+        label,
+        row.price_cap_usd_h,
+        row.total_cap_usd,
+        Decimal(row.hours),
+        row.until,
+    )

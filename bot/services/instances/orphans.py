@@ -1,0 +1,259 @@
+"""Instances that carry our label and have no open row: duplicates, and creates that landed after they were given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.instances.circuit_breaker import trips
+from bot.rules.values.labels import LabelKind, LabelReading
+from bot.services.billing.metering import accrue_stray
+from bot.services.instances import key_rotation
+from bot.services.notifications import interruption
+from bot.services.notifications.paging import OPERATORS, alone, page, page_in
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.context import Context
+from ledger.core.events import announce, record
+from ledger.core.moves import move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.ids import new_id
+from ledger.kernel.proof import Absence, ProofOfEnd
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, StrayState
+from ledger.models import Instance, Stray
+from ledger.queries.cloud_accounts import stray_at
+from ledger.queries.lookups import instances_by_label
+from ledger.queries.orphans import add_stray, open_strays
+from ledger.queries.terminations import approved_ends
+from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
+from providers.errors import ProviderError
+
+DUPLICATE = "A second instance of one create; the first one is kept."
+LATE = "It showed up after its create had been given up."
+AGAIN = "Its end was ordered and it counted as gone, and it is listed again."
+RETURNED = "It had been taken for lost and is listed again. It is kept until its approved end, or an operator ends it."
+OVERDUE = "It had been taken for lost, is listed again, and nothing that was approved holds it any more."
+ROWLESS = "It carries a valid label of this deployment but has no row here."
+
+TWIN = "It is followed under another key of its account."
+BY_HAND = " What is to end all the same: gpu-shopper strays list, then gpu-shopper strays condemn."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Find:
+    """`returned` says that it is what a row holds as lost; `wanted`, that its approved time still runs."""
+
+    item: ObservedInstance
+    reading: LabelReading
+    row: Instance | None
+    returned: bool = False
+    wanted: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is kept for an operator's word."""
+        return self.row is None or (self.returned and self.wanted)
+
+    @property
+    def reason(self) -> str:
+        """What people read about it."""
+        if self.row is None:
+            return ROWLESS
+        if self.row.state in OPEN_INSTANCE:
+            return DUPLICATE
+        if self.returned:
+            return RETURNED if self.wanted else OVERDUE
+        return AGAIN if self.row.ref == self.item.ref else LATE
+
+
+async def note_strays(
+    ctx: Context, provider: Provider, listing: Listing, running: int, held: Collection[str] = ()
+) -> bool:
+    """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is.
+
+    `held` are the ids at the cloud that an open row holds as of this look: they are no strays and cost no query.
+    """
+    async with ctx.db.read() as tx:
+        finds = await _finds(ctx, tx, listing, held, ctx.clock.now())
+        every = await open_strays(tx, listing.cloud)
+        known = {stray.ref: stray for stray in every if stray.account == listing.account}
+        others = [stray for stray in every if stray.account != listing.account]
+        twins = [one for one in others if one.ref in known and known[one.ref].label == one.label]
+        rekeyed = key_rotation.proven(ctx.labels, listing, [one for one in others if one.ref not in known])
+        if not finds and not known:
+            return False
+        recovering = await recovery_mode.is_on(tx)
+    if rekeyed:
+        await key_rotation.take_over(ctx, listing, rekeyed)
+        return True  # The next look goes on with them.
+    now = ctx.clock.now()
+    for twin in twins:
+        await alone(ctx, f"{listing.cloud}/strays", "the look", _followed(ctx, twin, now), None)
+    condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
+    decided = [find for find in condemned if known[find.item.ref].state is StrayState.CONDEMNED]
+    problem = trips(running, len(condemned), 0) if len(condemned) > len(decided) else None
+    if problem:
+        # What was decided goes on, and whatever is there is written down: only this pass condemns nothing.
+        await page(ctx, f"breaker/{listing.cloud}", f"{listing.cloud}: {problem}{BY_HAND}")
+        condemned = decided
+    seen = {find.item.ref for find in finds}
+    steps = [_sighted(ctx, f, known.get(f.item.ref), listing, now, condemn=f in condemned) for f in finds]
+    steps += [_missing(ctx, provider, stray, listing, now) for stray in known.values() if stray.ref not in seen]
+    for step in steps:
+        await alone(ctx, f"{listing.cloud}/strays", "the look", step, None)
+    if provider.capabilities.terminate:
+        await asyncio.gather(*(_end(provider, find.item.ref) for find in condemned))
+    return True
+
+
+async def _finds(ctx: Context, tx: Tx, listing: Listing, held: Collection[str], now: datetime) -> list[_Find]:
+    """Listed instances whose label is ours while no open row holds exactly this instance."""
+    read = [(item, ctx.labels.read(item.name)) for item in listing.items if item.ref not in held]
+    ours = [(i, r) for i, r in read if r.kind is LabelKind.OURS and i.status is not InstanceStatus.TERMINATED]
+    rows = await instances_by_label(tx, [reading.label for _, reading in ours])
+    finds = [_Find(item, reading, rows.get(reading.label)) for item, reading in ours]
+    strays = [find for find in finds if _is_stray(find, listing)]
+    ends = await approved_ends(tx, [find.row.id for find in strays if find.row is not None])
+    return [_judged(find, ends, now) for find in strays]
+
+
+def _judged(find: _Find, ends: Mapping[str, datetime], now: datetime) -> _Find:
+    """What was lost without anybody's order is still its people's, until what was approved for it is over."""
+    row = find.row
+    if row is None or row.state is not InstanceState.GONE or row.ref != find.item.ref or row.terminate_asked_at:
+        return find
+    return replace(find, returned=True, wanted=row.id in ends and now < ends[row.id])
+
+
+def _is_stray(find: _Find, listing: Listing) -> bool:
+    """A row that waits for its instance, or holds this very one, makes it no stray.
+
+    Where no listing proves an end, a run that counts as over by its timeout may be shown as running for ever.
+    """
+    if find.row is None:
+        return True
+    if find.row.state not in OPEN_INSTANCE:
+        return listing.proves_absence or find.row.ref != find.item.ref
+    return find.row.ref is not None and find.row.ref != find.item.ref
+
+
+def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
+    """Two sightings far enough apart condemn what has a row.
+
+    What has none, and what its people may still be using, is ended on an operator's word alone.
+    """
+    if stray is None or stray.state is StrayState.CONDEMNED or find.waits:
+        return stray is not None and stray.state is StrayState.CONDEMNED
+    return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
+
+
+async def _followed(ctx: Context, twin: Stray, now: datetime) -> None:
+    """Sighted under two keys of one account: it is one instance, and the newer row goes on, with its whole cost."""
+    async with ctx.db.write() as tx:
+        over, version = {"ended_at": now}, twin.version
+        await move(tx, Stray, twin.id, StrayState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over)
+
+
+async def _sighted(
+    ctx: Context, find: _Find, stray: Stray | None, listing: Listing, now: datetime, *, condemn: bool
+) -> None:
+    async with ctx.db.write() as tx:
+        if stray is None:
+            await _first_sighting(ctx, tx, find, listing, now)
+            return
+        await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
+        if condemn and stray.state is not StrayState.CONDEMNED:
+            await amend(tx, Stray, stray.id, reason=find.reason)
+            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
+
+
+async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
+    item, reason = find.item, find.reason
+    state = StrayState.QUARANTINED if find.waits else StrayState.SEEN
+    stray_id = new_id("str", now)
+    new = await add_stray(
+        tx,
+        id=stray_id,
+        cloud=listing.cloud,
+        account=listing.account,
+        ref=item.ref,
+        label=find.reading.label,
+        state=state,
+        instance_id=find.row.id if find.row else None,
+        price_usd_h=item.price_usd_h if item.price_usd_h and item.price_usd_h > 0 else Decimal(0),
+        first_seen_at=now,
+        last_seen_at=now,
+        billing_from=_unbooked_from(find),
+        absent_at=[],
+        reason=reason,
+    )
+    if not new:
+        await _counted_gone(ctx, tx, listing, item, now)
+        return
+    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
+    if find.waits:
+        await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
+    if find.row is not None:
+        # Before the act: what is not kept is ended at a later sighting.
+        await interruption.tell(tx, find.row, now, stray_id=stray_id)
+
+
+async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedInstance, now: datetime) -> None:
+    """What was over for good is listed again: its row stays closed, so people must end it, and they are told."""
+    stray = await stray_at(tx, listing.cloud, listing.account, item.ref)
+    if stray is not None and stray.state is StrayState.GONE:
+        sentence = f"{listing.cloud} lists {item.ref} again, which counted as gone ({stray.id}). End it at the cloud."
+        await page_in(ctx, tx, f"{stray.id}/again", sentence, now)
+        ctx.hints.outbox.set()
+
+
+def _unbooked_from(find: _Find) -> datetime | None:
+    """From when its cost is in no other entry: an instance that was taken for gone is booked until then."""
+    if find.row is not None and find.row.ref == find.item.ref and find.row.billing_until is not None:
+        return find.row.billing_until
+    return find.item.started_at or find.item.created_at
+
+
+async def _missing(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+    if not listing.proves_absence:
+        await _run_over(ctx, provider, stray, listing, now)
+        return
+    absence = listing.absence(stray.ref, "")
+    if absence is None:
+        return
+    absences = [Absence(datetime.fromisoformat(at), stray.account) for at in stray.absent_at] + [absence]
+    proof = ProofOfEnd.from_absences(absences, ctx.timing.absence_rule, last_heartbeat_at=None)
+    async with ctx.db.write() as tx:
+        if proof is None:
+            kept = [a.at.isoformat() for a in absences]
+            await amend(tx, Stray, stray.id, version=stray.version, absent_at=kept)
+            return
+        await _gone(tx, stray, proof.evidence[0], now)
+
+
+async def _run_over(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+    """A run of a batch cloud that has no open row: over by its final status, or when no run lasts longer."""
+    final = any(i.ref == stray.ref and i.status is InstanceStatus.TERMINATED for i in listing.items)
+    longest = timedelta(seconds=provider.capabilities.run_max_s)
+    if final or ProofOfEnd.from_timeout(stray.account, stray.first_seen_at, longest, now) is not None:
+        async with ctx.db.write() as tx:
+            await _gone(tx, stray, now, now)
+
+
+async def _gone(tx: Tx, stray: Stray, ended_at: datetime, now: datetime) -> None:
+    await accrue_stray(tx, stray, ended_at)
+    values = {"ended_at": ended_at}
+    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
+
+
+async def _end(provider: Provider, ref: str) -> None:
+    try:
+        await provider.terminate(ref)
+    except ProviderError as error:
+        log.warning("the stray %s of %s was not ended: %s", ref, provider.name, error.code)

@@ -1,0 +1,275 @@
+"""Stop, start and restart: ordered by a person, carried out by the ticker, and believed when the cloud shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+
+from bot.rules.instances.power import Order, judge
+from bot.services.access import authorization
+from bot.services.checkpoints import hold
+from bot.services.nodes import node_api
+from bot.services.nodes.host_keys import forgotten
+from bot.services.notifications import request_message
+from bot.services.notifications.paging import page
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.commands import Reply, Switch
+from bot.services.runtime.context import Context
+from bot.services.runtime.idempotency import KEPT
+from ledger.core.claims import Claim, claim, release
+from ledger.core.events import announce, record
+from ledger.core.locks import lock_family
+from ledger.core.moves import StaleMove, move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.ids import new_id, short_id
+from ledger.kernel.states import GrantState, InstanceState, NotificationKind, SessionState
+from ledger.models import GrantRow, Instance, Request, Session
+from ledger.queries.journal import done_before, latest_events
+from ledger.queries.lookups import instances_of_session, next_numbers, open_starts
+from ledger.queries.overspend import open_drift
+from ledger.queries.views import session_to_change
+from providers.contract import InstanceStatus, ObservedInstance
+from providers.errors import NoCapacity, ProviderError, Unsupported
+from providers.profiles import model
+
+BATCH = 16
+#: An order that the cloud took and does not show after this is given again.
+AGAIN = timedelta(seconds=60)
+SWITCHABLE = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
+UP = frozenset({InstanceStatus.RUNNING, InstanceStatus.BOOTING, InstanceStatus.PENDING})
+
+#: The journal's word for an order that a cloud refused.
+NOT_SWITCHED = "instance.not_switched"
+
+log = logging.getLogger(__name__)
+
+
+async def switch(ctx: Context, command: Switch) -> Reply:
+    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is asked next."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            session = await session_to_change(tx, command.session)
+            if session is None:
+                return Reply(False, "no_session", "That request has no session yet.")
+            reply = await recovery_mode.told(tx, await order(ctx, tx, session, command, now))
+    except LookupError as error:
+        return Reply(False, "unknown_id", f"{error}.")
+    if reply.ok:
+        ctx.hints.instances.set()
+        ctx.hints.outbox.set()
+    return reply
+
+
+async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: datetime) -> Reply:
+    """The same inside a transaction that holds the family's lock."""
+    data = {"session_id": session.id}
+    if not await authorization.may_act(tx, ctx.policy, session, command.decider):
+        return Reply(False, "not_yours", f"Only its owner or an approver can {command.order} this session.", data)
+    done = await done_before(tx, session.id, {f"instance.{command.order}"}, command.key, now - KEPT)
+    if done is not None:  # The process ended before it could answer; what was ordered since then stands.
+        return Reply(True, "ordered", f"Session {short_id(session.id)}: {done.reason}", data)
+    if command.order is Order.START and await open_drift(tx, session.request_id) is not None:
+        sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
+        return Reply(False, "drift_unconfirmed", sentence, data)
+    actor, key = command.decider.actor, command.key
+    return await give(ctx, tx, session, command.order, actor, now, keep=command.keep, key=key)
+
+
+async def give(
+    ctx: Context,
+    tx: Tx,
+    session: Session,
+    which: Order,
+    actor: Actor,
+    now: datetime,
+    *,
+    keep: bool = False,
+    key: str = "",
+) -> Reply:
+    """Give an order in somebody's name; the caller has judged whether they may. `keep`: only if its data stay.
+
+    `key` is kept with the order, so that the call which it names is found again.
+    """
+    data = {"session_id": session.id}
+    rows = await instances_of_session(tx, session.id)
+    row = rows[-1] if rows else None
+    provider = ctx.providers.get(row.cloud) if row else None
+    if row is None or provider is None:
+        return Reply(False, "cloud_gone", "Its cloud is not set up here, so nothing can be ordered there.", data)
+    facts = model.load(row.cloud)
+    survival = facts.restarted if which is Order.RESTART else facts.stopped
+    able, stands, end = provider.capabilities, session.state, session.deadline
+    disk_usd_h = hold.disk_rate(row)
+    verdict = judge(which, row.cloud, able, stands, row.wanted, disk_usd_h, end, survival, outlives=keep)
+    if not verdict.allowed:
+        return Reply(False, verdict.code, verdict.sentence, data)
+    if keep and not facts.stop_keeps_data:
+        return Reply(False, "stop_keeps_nothing", f"A stop at {row.cloud} keeps nothing that is on the machine.", data)
+    if which is Order.START:
+        await _authority(tx, row, session, now)
+    elif which is Order.STOP and row.wanted == Order.START:
+        await _void_starts(tx, session.id, actor, "Its stop was ordered before it was done.", now)
+    await amend(tx, Instance, row.id, wanted=str(which), wanted_at=now, due_at=now)
+    record(tx, at=now, actor=actor, subject=row.id, kind=f"instance.{which}", reason=verdict.sentence, key=key)
+    await request_message.show_again(tx, await tx.get_one(Request, session.request_id), now)
+    return Reply(True, verdict.code, f"Session {short_id(session.id)}: {verdict.sentence}", data)
+
+
+async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
+    """A start spends again, so it takes a grant; it adds nothing to the amount that was approved for the session."""
+    used = await tx.get_one(GrantRow, row.grant_id)
+    seq, _ = await next_numbers(tx, row.request_id, GrantKind.START)
+    grant = GrantRow(
+        id=new_id("grt", now),
+        request_id=row.request_id,
+        approval_id=used.approval_id,
+        session_id=session.id,
+        kind=GrantKind.START,
+        seq=seq,
+        state=GrantState.OPEN,
+        price_cap_usd_h=used.price_cap_usd_h,
+        total_cap_usd=used.total_cap_usd * 0,
+        hours=used.hours,
+        until=session.deadline or now,
+        created_at=now,
+    )
+    tx.add(grant)
+    await tx.flush()
+
+
+async def switch_due(ctx: Context) -> int:
+    """Ask the clouds for what was ordered. Returning is not done: only a look that shows it is."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=SWITCHABLE, limit=BATCH, lease=lease)
+    await asyncio.gather(*(_switch(ctx, one) for one in held))
+    if held:
+        ctx.hints.sweep.set()
+        ctx.hints.outbox.set()
+    return len(held)
+
+
+async def _switch(ctx: Context, held: Claim) -> None:
+    async with ctx.db.read() as tx:
+        row = await tx.get_one(Instance, held.row_id)
+        recovering = await recovery_mode.is_on(tx)
+    provider, now = ctx.providers.get(row.cloud), ctx.clock.now()
+    if row.wanted is None:
+        await _give_back(ctx, held, None)
+    elif provider is None or provider.account != row.account or row.ref is None:
+        await _refused(ctx, held, row, "the account that it runs in is not set up here now")
+    elif recovering and row.wanted == Order.START:  # It spends; a stop saves, and is a person's own word.
+        await _give_back(ctx, held, now + recovery_mode.HOLD)
+    else:
+        call = {Order.STOP: provider.stop, Order.START: provider.start, Order.RESTART: provider.restart}
+        try:
+            await call[Order(row.wanted)](row.ref)
+        except (NoCapacity, Unsupported) as error:
+            await _refused(ctx, held, row, error.message)
+        except ProviderError as error:
+            log.warning("the %s of %s failed: %s", row.wanted, row.id, error.code)
+            await _later(ctx, held, row, error.message)
+        else:
+            if row.wanted == Order.RESTART:
+                async with ctx.db.write() as tx:
+                    await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None, **forgotten(row, now))
+                    await node_api.forget(tx, row)
+            else:
+                await _later(ctx, held, row, "the cloud took the order and does not show it")
+
+
+async def _give_back(ctx: Context, held: Claim, due_at: datetime | None) -> None:
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=due_at)
+
+
+async def _later(ctx: Context, held: Claim, row: Instance, problem: str) -> None:
+    """Look again; operators are told of what does not happen."""
+    now = ctx.clock.now()
+    await _give_back(ctx, held, now + AGAIN)
+    if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
+        await page(
+            ctx, f"{row.id}/{row.wanted}", f"{row.cloud} does not {row.wanted} {row.name} ({row.ref}): {problem}."
+        )
+
+
+async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
+    """It cannot be done: the order is over, its authority with it, and the owner reads why."""
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        await lock_family(tx, Instance, row.id)
+        if not await release(tx, Instance, held, due_at=None, wanted=None, wanted_at=None):
+            return
+        await _void_starts(tx, row.session_id, SYSTEM, why, now)
+        session = await tx.get_one(Session, row.session_id)
+        sentence = f"The {row.wanted} of session {short_id(session.id)} did not happen: {why}. Its state and end stay."
+        record(tx, at=now, actor=SYSTEM, subject=row.id, kind=NOT_SWITCHED, reason=sentence)
+        owner = Actor.from_ref(session.owner)
+        if owner.kind is ActorKind.SLACK:
+            subject, body = f"{row.id}/{row.wanted}/{int(now.timestamp())}", {"text": sentence}
+            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+
+
+async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: datetime) -> None:
+    for grant in await open_starts(tx, session_id):
+        await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=actor, reason=why)
+
+
+async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
+    """Take over what a look at time `at` shows: a stop that was ordered is done, or a stopped machine runs again.
+
+    A look that is older than what it would change says nothing: two may be under way at once. True: changed.
+    """
+    ordered_at = row.wanted_at or at
+    ordered = row.wanted is not None and at >= ordered_at
+    # The look that showed the stop is the last one that showed its GPU unbilled.
+    later = row.unbilled_at is None or at > row.unbilled_at
+    stopped = item.status is InstanceStatus.STOPPED and row.wanted == Order.STOP and ordered and row.state in SWITCHABLE
+    started = item.status in UP and row.state is InstanceState.STOPPED
+    started = started and (later or (row.wanted == Order.START and ordered))
+    if not stopped and not started:
+        return False
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            await (_stopped(ctx, tx, row, now) if stopped else _started(tx, row, now))
+    except StaleMove:
+        return True
+    return True
+
+
+_DONE = {"wanted": None, "wanted_at": None, "due_at": None, "claim_token": None, "claim_until": None}
+
+
+async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+    """It stands still, as was ordered: its session too, unless it never got ready since it stood still before.
+
+    Whoever confirmed the cost while its pause was under way was told that it goes on, so it starts again.
+    """
+    if row.state is InstanceState.STOPPED:
+        await amend(tx, Instance, row.id, version=row.version, **_DONE)
+        return
+    await move(tx, Instance, row.id, InstanceState.STOPPED, at=now, actor=SYSTEM, version=row.version, values=_DONE)
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if session.state is not SessionState.STOPPED:
+        session = await move(tx, Session, row.session_id, SessionState.STOPPED, at=now, actor=SYSTEM)
+    (ordered,) = await latest_events(tx, row.id, f"instance.{Order.STOP}", 1) or (None,)
+    paused = ordered is not None and ordered.actor.startswith(f"{ActorKind.SYSTEM}:") and not session.preserve
+    if paused and await open_drift(tx, session.request_id) is None:
+        await give(ctx, tx, session, Order.START, SYSTEM, now)
+
+
+async def _started(tx: Tx, row: Instance, now: datetime) -> None:
+    """It is billed again from here on, whoever started it; it is ready when it can be reached again.
+
+    A stop that has replaced the start meanwhile stays ordered.
+    """
+    done = {} if row.wanted == Order.STOP else _DONE
+    again = {**done, "live_at": now, "reachable_at": None, **forgotten(row, now)}
+    await move(tx, Instance, row.id, InstanceState.LIVE, at=now, actor=SYSTEM, version=row.version, values=again)
+    await node_api.forget(tx, row)
+    for grant in await open_starts(tx, row.session_id):
+        await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)

@@ -1,0 +1,81 @@
+"""From LIVE to ready: a real connection to the SSH port, or an end to what never gets there."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.instances.power import Order
+from bot.rules.values.phrases import hours as say_hours
+from bot.services.instances.transitions import end_announced
+from bot.services.nodes.host_keys import note_key
+from bot.services.runtime.context import Context
+from ledger.core.moves import StaleMove, move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.states import GrantState, InstanceState, SessionState
+from ledger.models import GrantRow, Instance, Session
+from ledger.queries.lookups import open_starts
+from providers.contract import InstanceStatus, ObservedInstance
+
+BROKEN = {
+    InstanceStatus.ERROR: "The cloud reports that the instance failed to start.",
+    InstanceStatus.OFFLINE: "The cloud lost contact with the machine.",
+}
+
+
+async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
+    """One step of a boot: ready, broken, too late, or still on its way. True when something changed.
+
+    A cloud without SSH is believed when it says that the program runs: nothing else can be tried there.
+    """
+    reached = item.status is InstanceStatus.RUNNING
+    if reached and ctx.providers[item.cloud].capabilities.ssh:
+        reached = item.ssh is not None and (await ctx.reach.probe(item.ssh.host, item.ssh.port)).ok
+    key = await ctx.reach.host_key(item.ssh.host, item.ssh.port) if reached and item.ssh is not None else None
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        row = await tx.get_one(Instance, instance_id)
+        if row.state is not InstanceState.LIVE or row.reachable_at is not None:
+            return False
+        if reached:
+            await note_key(ctx, tx, row, key, now)
+            await _ready(ctx, tx, row, now)
+            return True
+        # One that was ready before was started again: its disk is worth more than the wait, so people decide.
+        again = (await tx.get_one(Session, row.session_id)).ready_at is not None
+        problem = None if again else _problem(ctx, row, item, now)
+        if problem is None:
+            return False
+        await end_announced(tx, row, problem[0], problem[1], now)
+        return True
+
+
+def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[str, str] | None:
+    """`(code, sentence)` when the boot must end."""
+    broken = BROKEN.get(item.status)
+    if broken is not None:
+        return "broken", broken
+    capabilities = ctx.providers[row.cloud].capabilities
+    if not capabilities.terminate:
+        return None  # Ordering its end ends nothing: it waits in its queue until it runs or its timeout is over.
+    patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
+    if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
+        spent = say_hours(Decimal(int(patience_s)) / 3600)
+        return "boot_timeout", f"The instance was not reachable within {spent}, so it is ended."
+    return None
+
+
+async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
+    await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
+    if row.wanted == Order.START:  # It runs, however that came: nothing is left to order.
+        await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
+        for grant in await open_starts(tx, row.session_id):
+            await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)
+    session = await tx.get_one(Session, row.session_id)
+    if session.state in (SessionState.PROVISIONING, SessionState.STOPPED):
+        try:
+            await move(tx, Session, session.id, SessionState.RUNNING, at=now, actor=SYSTEM, values={"ready_at": now})
+        except StaleMove:
+            return
+    ctx.hints.sessions.set()

@@ -1,0 +1,162 @@
+"""Ending: ordered once, repeated until it is proved, never given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+from bot.services.checkpoints import hold, verification
+from bot.services.grants import reopen, reservations
+from bot.services.instances.health import last_heard_at
+from bot.services.instances.transitions import end_instance, settle
+from bot.services.notifications import end_of_session, request_message
+from bot.services.notifications.paging import alone, page_in
+from bot.services.outbox import barrier
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.context import Context
+from ledger.core.claims import Claim, claim, release
+from ledger.core.events import announce
+from ledger.core.moves import move
+from ledger.core.writes import Tx
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
+from ledger.models import Instance, Request, Session
+from ledger.queries.lookups import open_instances_of_session
+from providers.errors import ProviderError, Unsupported
+
+BATCH = 16
+
+log = logging.getLogger(__name__)
+
+
+async def end_session(
+    ctx: Context, tx: Tx, session_id: str, code: str, sentence: str, actor: Actor, now: datetime
+) -> None:
+    """Order the end of a session and of everything it holds. Raises `StaleMove` when it is ending already.
+
+    What was never sent is withdrawn; what is live is ordered to end; what is unclear is ended when it is found.
+    """
+    values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+    session = await move(
+        tx,
+        Session,
+        session_id,
+        SessionState.TERMINATING,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        only_from=ENDABLE_SESSION,
+        values=values,
+    )
+    await end_of_session.refresh(tx, session, now)
+    await reopen.close_extensions(tx, session.request_id, sentence, now, actor)
+    await reservations.withdraw_ready(tx, session_id, sentence, now, actor)
+    for instance in await open_instances_of_session(tx, session_id):
+        if instance.state in (InstanceState.LIVE, InstanceState.STOPPED):
+            await end_instance(tx, instance, code, sentence, now, actor)
+    request = await tx.get_one(Request, session.request_id, populate_existing=True)
+    if request.state in (RequestState.QUOTING, RequestState.PENDING):
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
+    await settle(ctx, tx, session_id, now)
+
+
+async def terminate_due(ctx: Context) -> int:
+    """Call terminate for what must end. Returning is not done: only complete listings without it prove the end."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(
+        ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.TERMINATING}, limit=BATCH, lease=lease
+    )
+    began_at = await recovery_mode.began_at(ctx.db) if held else None
+    await asyncio.gather(*(alone(ctx, one.row_id, "the end", _terminate(ctx, one, began_at), None) for one in held))
+    if held:
+        ctx.hints.sweep.set()
+    return len(held)
+
+
+async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> None:
+    """One end. `began_at` is since when the ledger is being recovered, None when it is not."""
+    async with ctx.db.read() as tx:
+        row = await tx.get_one(Instance, held.row_id)
+        now = ctx.clock.now()
+        pause_s = ctx.timing.recovery_page_s
+        held_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
+    held_until = held_until or await verification.held_until(ctx, row, now)
+    if held_until is None:
+        async with ctx.db.read() as tx:  # After the gate: what it gave up a moment ago is told before the act, too.
+            row = await tx.get_one(Instance, held.row_id)
+            held_until = await barrier.told_by(tx, row, now)
+    if held_until is not None:
+        async with ctx.db.write() as tx:
+            await release(tx, Instance, held, due_at=held_until)
+        ctx.hints.outbox.set()
+        return
+    taken: dict[str, Any] = {}
+    problem, unreachable = "", False
+    try:
+        if row.ref is None:
+            raise ValueError(f"{row.id} is ending but has no id at its cloud")
+        provider = ctx.providers.get(row.cloud)
+        if provider is None or provider.account != row.account:
+            unreachable = True
+        else:
+            was_there = await provider.terminate(row.ref)
+            if row.terminate_acked_at is None:
+                taken = await _taken(ctx, row, was_there=was_there)
+    except Unsupported as error:
+        await _wait_for_its_end(ctx, held, row, error.message)
+        return
+    except ProviderError as error:
+        log.warning("terminating %s failed: %s", row.id, error.code)
+        problem = error.message
+    now = ctx.clock.now()
+    async with ctx.db.write() as tx:
+        fresh = await tx.get_one(Instance, row.id)
+        waiting_s = (now - _sent_since(fresh)).total_seconds()
+        pause_s = min(max(ctx.timing.terminate_retry_s, waiting_s / 2), ctx.timing.terminate_retry_max_s)
+        await release(tx, Instance, held, due_at=now + timedelta(seconds=pause_s), **taken)
+        # Of an account that is not set up here the operators hear once for all of its instances (see `overlooked`).
+        if waiting_s > ctx.timing.terminate_page_s and not unreachable:
+            await _page(ctx, tx, row, problem or "the cloud accepted the order but still lists it", now)
+
+
+async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, Any]:
+    """The columns of a cloud's first answer to the order. It bills no further, whichever answer it was.
+
+    What it took the order for was there until now, whatever its listings lacked. What it does not know any more ended
+    before: certainly after its agent was heard, or after it was reached, and by the first listing without it.
+    """
+    now = ctx.clock.now()
+    if was_there:
+        return {"terminate_acked_at": now, "absent_at": []}
+    alive_at = await last_heard_at(ctx, row) or row.reachable_at or now
+    return {"terminate_acked_at": now, "trouble_at": row.trouble_at or min(alive_at, now)}
+
+
+def _sent_since(row: Instance) -> datetime:
+    """Since when the cloud is asked to end it: from the order on, or from when the checkpoint gate let it go."""
+    ordered_at = row.terminate_asked_at or row.created_at
+    return max(ordered_at, row.gate_until or ordered_at) if row.gate in hold.BEHIND else ordered_at
+
+
+async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:
+    """Nothing ends it from outside: its owner is told once, and the sweep closes it when it is over by itself."""
+    now = ctx.clock.now()
+    sentence = f"Session {short_id(row.session_id)} goes on although its end is ordered: {why}."
+    log.info("%s cannot be ended from outside: %s", row.id, why)
+    async with ctx.db.write() as tx:
+        await release(tx, Instance, held, due_at=None, outcome=f"{row.outcome} {why}.".strip())
+        owner = Actor.from_ref((await tx.get_one(Session, row.session_id)).owner)
+        if owner.kind is ActorKind.SLACK:
+            subject, body = f"{row.id}/goes-on", {"text": sentence}
+            await announce(tx, at=now, kind=NotificationKind.REPLY, subject=subject, destination=owner.id, body=body)
+        await request_message.show_again(tx, await tx.get_one(Request, row.request_id), now)
+    ctx.hints.outbox.set()
+
+
+async def _page(ctx: Context, tx: Tx, row: Instance, problem: str, now: datetime) -> None:
+    sentence = f"{row.cloud} does not end {row.name} ({row.ref}): {problem}. It is tried again until it is gone."
+    await page_in(ctx, tx, row.id, sentence, now)

@@ -1,0 +1,257 @@
+"""What follows when an instance becomes real, or stops being: deadlines, last accruals, the session's next state."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.billing.billed_time import bills_gpu
+from bot.rules.checkpoints.verification import Reserved
+from bot.rules.pricing.spend_limits import billed_rate, whole_micros
+from bot.rules.values import end_reason
+from bot.services.billing.metering import accrue_rest, before_now, change_rate
+from bot.services.checkpoints import hold
+from bot.services.grants import reopen, reservations
+from bot.services.instances.failover import replace
+from bot.services.notifications import end_of_session, interruption
+from bot.services.runtime.context import Context
+from ledger.core.locks import lock_family
+from ledger.core.moves import move
+from ledger.core.writes import Tx, amend
+from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.proof import ProofOfEnd
+from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
+from ledger.models import GrantRow, Instance, Request, Session
+from ledger.queries.lookups import grants_of_session, instances_of_session, open_instances_of_session
+from ledger.queries.session_costs import accrued_of_session, booked, extension_cap
+from providers.capabilities import BillingStart, Capabilities
+from providers.contract import InstanceStatus, ObservedInstance
+
+HOUR_S = 3600
+#: A year: beyond every approved end, and within what a time can be added to.
+LONGEST_S = 8760.0 * HOUR_S
+ADOPTABLE = frozenset({InstanceState.SENDING, InstanceState.UNKNOWN})
+LOST = "The instance is no longer at the cloud, and nobody here ended it."
+NOT_KEPT = "What was kept of it is no longer at the cloud, and nobody here deleted it."
+
+
+async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, now: datetime) -> Instance:
+    """The cloud confirmed our instance: it is LIVE, its grant is used, and the approved hours start to run.
+
+    Hours count from the first moment that the cloud may bill, which is when the create was sent.
+    """
+    row = await tx.get_one(Instance, instance_id, populate_existing=True)
+    sent_at = row.sent_at or row.created_at
+    capabilities = ctx.providers[row.cloud].capabilities
+    from_create = capabilities.billing.starts is BillingStart.CREATE
+    row = await move(
+        tx,
+        Instance,
+        instance_id,
+        InstanceState.LIVE,
+        at=now,
+        actor=SYSTEM,
+        only_from=ADOPTABLE,
+        values={
+            "ref": seen.ref,
+            "live_at": now,
+            "machine_id": seen.machine_id or row.machine_id,
+            "status": str(seen.status),
+            "status_text": seen.status_text,
+            "billing_from": (seen.created_at or sent_at) if from_create else _started(seen, sent_at, capabilities, now),
+            "unbilled_at": None if bills_gpu(seen.status, capabilities.billing) else now,
+            "outcome": "",
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
+    session = await tx.get_one(Session, row.session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        await end_instance(tx, row, session.end_code, session.end_reason, now, SYSTEM)
+    else:
+        # A replacement runs until the end that was approved for its predecessor.
+        kept = session.deadline if grant.kind == GrantKind.REPLACE else None
+        end = kept or sent_at + timedelta(hours=float(Decimal(session.hours)))
+        await ends_at(tx, session, await paid_until(tx, row, grant, row.price_usd_h, end), now)
+        await check_rate(ctx, tx, row, grant, seen, now)
+    return row
+
+
+def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabilities, now: datetime) -> datetime | None:
+    """Since when an instance runs that is seen for the first time; None while it does not.
+
+    Where the cloud does not say, one that is found running is taken to have booted as long as boots there take.
+    """
+    if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING:
+        return seen.started_at
+    return min(now, sent_at + timedelta(seconds=capabilities.boot_expected_s))
+
+
+async def check_rate(
+    ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
+) -> bool:
+    """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
+    verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
+    if not verdict.allowed:
+        await end_announced(tx, row, verdict.code, verdict.sentence, now)
+    # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
+    runs = seen.status is InstanceStatus.RUNNING
+    if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
+        if whole_micros(seen.price_usd_h) != row.price_usd_h:
+            await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
+        session = await tx.get_one(Session, row.session_id, populate_existing=True)
+        if verdict.allowed and session.deadline is not None:
+            end = await paid_until(tx, row, grant, whole_micros(seen.price_usd_h), session.deadline)
+            await ends_at(tx, session, end, now)
+    return verdict.allowed
+
+
+async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
+    """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
+
+    What is reserved for a hold at the end is not spent on the time before it; time at another rate cost that rate.
+    """
+    if price_usd_h <= 0:
+        return end
+    cap_usd = grant.total_cap_usd + await extension_cap(tx, row.session_id) - Reserved.of(row.hold_usd, row.hold_s).usd
+    cap_usd -= before_now(row, await booked(tx, row), price_usd_h)
+    paid_s = min(float(max(cap_usd, Decimal(0)) / price_usd_h) * HOUR_S, LONGEST_S)
+    return min(end, (row.sent_at or row.created_at) + timedelta(seconds=int(paid_s)))
+
+
+async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> None:
+    """Set the session's end. A new end is announced, even when another one was announced before."""
+    if end != session.deadline:
+        await end_of_session.refresh(tx, session, now)
+        await amend(tx, Session, session.id, deadline=end, due_at=now, warned_at=None)
+
+
+async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
+    """Order the end of one instance. It is *gone* only when that is proved."""
+    await move(
+        tx,
+        Instance,
+        row.id,
+        InstanceState.TERMINATING,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        values={
+            "outcome_code": code,
+            "outcome": sentence,
+            "terminate_asked_at": now,
+            "due_at": now,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+
+
+async def end_announced(tx: Tx, row: Instance, code: str, sentence: str, now: datetime) -> None:
+    """Order the end of an instance that nobody asked to end. Its people are told before the cloud is."""
+    await end_instance(tx, row, code, sentence, now, SYSTEM)
+    await interruption.tell(tx, row, now)
+
+
+async def gone(
+    ctx: Context,
+    tx: Tx,
+    row: Instance,
+    proof: ProofOfEnd,
+    ended_at: datetime,
+    now: datetime,
+    *,
+    outcome: tuple[str, str] | None = None,
+    actor: Actor = SYSTEM,
+) -> None:
+    """It is proved that the instance is gone: book the rest, close the row, and let the session go on.
+
+    `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss. `actor` is
+    whoever says that it is gone.
+    """
+    await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
+    await accrue_rest(ctx, tx, row, ended_at)
+    lost = row.state is not InstanceState.TERMINATING
+    code, sentence = outcome or ((end_reason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
+    if row.gate in hold.WAITS:  # Its people were told until when it is kept.
+        sentence = f"{sentence} {NOT_KEPT}".strip()
+        await amend(tx, Session, row.session_id, end_reason=sentence)
+    # What was lost ended some time before the first look that lacked it: so much of its cost is not known.
+    since = {"trouble_at": row.trouble_at or ended_at} if code == end_reason.LOST else {}
+    await move(
+        tx,
+        Instance,
+        row.id,
+        InstanceState.GONE,
+        at=now,
+        actor=actor,
+        reason=sentence,
+        version=row.version,
+        proof=proof,
+        values={
+            "billing_until": ended_at,
+            "ended_at": ended_at,
+            **since,
+            "outcome_code": code,
+            "outcome": sentence,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    if code == end_reason.LOST:
+        await interruption.tell(tx, row, now)
+    await settle(ctx, tx, row.session_id, now)
+
+
+async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
+    """When nothing of a session is open any more: end it, replace what failed, or ask again."""
+    session = await tx.get_one(Session, session_id, populate_existing=True)
+    if await open_instances_of_session(tx, session_id):
+        return
+    spent, longer_usd = await accrued_of_session(tx, session_id), await extension_cap(tx, session_id)
+    for grant in await grants_of_session(tx, session_id):
+        if grant.state is GrantState.OPEN:
+            await move(tx, GrantRow, grant.id, GrantState.VOID, at=now, actor=SYSTEM)
+        await reservations.release(tx, grant, now, spent_usd=spent)
+    if session.state is SessionState.TERMINATING:
+        await _terminated(tx, session, now, session.end_code, session.end_reason)
+    elif session.state is SessionState.RUNNING and session.deadline is not None and now < session.deadline:
+        await _replace_or_ask(ctx, tx, session, longer_usd, now)
+    elif session.state in (SessionState.RUNNING, SessionState.STOPPED):
+        last = (await instances_of_session(tx, session_id))[-1]
+        ended = {"end_code": last.outcome_code, "end_reason": last.outcome}
+        await move(
+            tx, Session, session_id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=last.outcome, values=ended
+        )
+        await end_of_session.refresh(tx, session, now)
+        await reopen.close_extensions(tx, session.request_id, last.outcome, now, SYSTEM)
+        await _terminated(tx, session, now, last.outcome_code, last.outcome)
+    elif session.state is SessionState.PROVISIONING:
+        await _replace_or_ask(ctx, tx, session, longer_usd, now)
+
+
+async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
+    values = {"ended_at": now, "end_code": code, "end_reason": sentence, "due_at": None}
+    await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
+
+
+async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
+    """The instance failed within the approved time and is gone: the approval's next one, or the people again.
+
+    `longer_usd` is what extensions had added to its grant.
+    """
+    last = (await instances_of_session(tx, session.id))[-1]
+    again = {"ready_at": None}
+    await move(tx, Session, session.id, SessionState.QUEUED, at=now, actor=SYSTEM, reason=last.outcome, values=again)
+    if session.replacements_left > 0 and await replace(ctx, tx, session.id, longer_usd, now):
+        await amend(tx, Session, session.id, replacements_left=session.replacements_left - 1)
+        ctx.hints.instances.set()
+        return
+    request = await tx.get_one(Request, session.request_id, populate_existing=True)
+    if request.state is RequestState.APPROVED:
+        await reopen.ask_again(tx, request.id, last.outcome, now)
+        ctx.hints.requests.set()

@@ -1,0 +1,117 @@
+"""An unclear create: its label is searched for; what is found is adopted, and after the quarantine W it is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+
+from bot.services.grants import reopen
+from bot.services.instances.transitions import adopt, settle
+from bot.services.notifications.paging import alone, page, page_in
+from bot.services.runtime.context import Context
+from ledger.core.claims import Claim, claim, release
+from ledger.core.moves import StaleMove, move
+from ledger.core.writes import Tx
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.states import InstanceState, SessionState
+from ledger.models import Instance, Session
+from providers.capabilities import Capabilities
+from providers.contract import NotSeen, Provider
+from providers.errors import ProviderError
+
+BATCH = 8
+UNCLEAR = "The cloud's answer to the create was lost, so it is unknown whether an instance exists."
+
+log = logging.getLogger(__name__)
+
+
+async def resolve_due(ctx: Context) -> int:
+    """Search for the labels of unclear creates: adopt what is found, and after the quarantine W give up."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Instance, now=ctx.clock.now(), states={InstanceState.UNKNOWN}, limit=BATCH, lease=lease)
+    await asyncio.gather(*(alone(ctx, one.row_id, "the search", _resolve(ctx, one), None) for one in held))
+    return len(held)
+
+
+async def _resolve(ctx: Context, held: Claim) -> None:
+    async with ctx.db.read() as tx:
+        instance = await tx.get_one(Instance, held.row_id)
+    again = timedelta(seconds=ctx.timing.label_search_s)
+    provider = ctx.providers.get(instance.cloud)
+    if provider is None or provider.account != instance.account:
+        # Only the account that got the create can tell what became of it.
+        await page(ctx, instance.id, f"{UNCLEAR} {instance.cloud} was used with an account that is not set up now.")
+        later = ctx.clock.now() + timedelta(seconds=ctx.timing.terminate_retry_max_s)
+        async with ctx.db.write() as tx:
+            await release(tx, Instance, held, due_at=later)
+        return
+    try:
+        found = await provider.find(instance.label)
+    except ProviderError as error:
+        log.warning("the label of %s could not be searched for: %s", instance.id, error.code)
+        now = ctx.clock.now()
+        async with ctx.db.write() as tx:
+            await release(tx, Instance, held, due_at=now + again)
+            if _patience_over(ctx, provider, instance, now):
+                sentence = f"{UNCLEAR} It cannot be searched for either: {error.message}. It is tried until it can."
+                await page_in(ctx, tx, instance.id, f"{instance.name}: {sentence}", now)
+        ctx.hints.outbox.set()
+        return
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            if not isinstance(found, NotSeen) and found:
+                # Further finds are duplicates; the sweep sees them by the same label and ends them.
+                await adopt(ctx, tx, instance.id, found[0], now)
+            elif _patience_over(ctx, provider, instance, now):
+                await give_up(ctx, tx, instance, now)
+            else:
+                await release(tx, Instance, held, due_at=now + again)
+    except StaleMove:
+        log.info("instance %s was moved by somebody else", instance.id)
+    ctx.hints.outbox.set()
+    ctx.hints.requests.set()
+    ctx.hints.sweep.set()
+
+
+def _patience_over(ctx: Context, provider: Provider, instance: Instance, now: datetime) -> bool:
+    """Whether an unclear create has been searched for as long as its cloud's W says."""
+    again = timedelta(seconds=ctx.timing.label_search_s)
+    patience = max(quarantine(provider.capabilities, floor_s=ctx.timing.quarantine_floor_s), again)
+    return now - (instance.sent_at or instance.created_at) >= patience
+
+
+async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> None:
+    """Not found for W: a tombstone. The approval is spent; a human decides whether to try again."""
+    sentence = (
+        f"It is unknown whether {instance.cloud} made an instance: none was found, so nothing is provisioned. "
+        "One that shows up later is ended. Approve again?"
+    )
+    await move(
+        tx,
+        Instance,
+        instance.id,
+        InstanceState.TOMBSTONE,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        values={
+            "outcome": sentence,
+            "outcome_code": "outcome_unknown",
+            "ended_at": now,
+            "due_at": None,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    session = await tx.get_one(Session, instance.session_id, populate_existing=True)
+    if session.state is SessionState.TERMINATING:
+        await settle(ctx, tx, session.id, now)
+    else:
+        await reopen.ask_again(tx, instance.request_id, sentence, now)
+
+
+def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:
+    """W: how long an unseen create stays UNKNOWN before it becomes a TOMBSTONE: max(floor, 10 × visibility lag)."""
+    return timedelta(seconds=max(floor_s, 10.0 * capabilities.visibility_lag_s))

@@ -1,0 +1,1 @@
+"""Offers of all clouds: fetched, cached, checked and shown."""

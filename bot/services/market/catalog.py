@@ -1,0 +1,261 @@
+"""One market out of all clouds: asked at once, each with its own deadline, and honest about who did not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from bot.rules.market.ranking import Ranked, rank
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing.spend_limits import whole_micros
+from bot.rules.sizing.throughput import FinishedRun
+from bot.rules.values.phrases import plural
+from bot.services.market.preflight import Checks, refusal
+from ledger.kernel.clock import Clock
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.capabilities import Capabilities
+from providers.contract import Balance, Offer, Provider
+from providers.errors import ProviderError, QuotaExceeded, RateLimited
+
+FRESH_S = 60.0
+#: For this long the last good answer of a cloud that asked to slow down is used instead of asking it again.
+STRETCHED_S = 300.0
+#: A first page that holds this many offers may not be everything; deeper pages are fetched behind the answer.
+FULL_PAGE = 60
+DEEPER_PAGES = 4
+#: Of so many different questions the order of the market is remembered.
+ORDERS = 64
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CloudAnswer:
+    """How one cloud answered: `sentence` says what people read when it did not, `at` is when its prices were read."""
+
+    cloud: str
+    ok: bool
+    count: int
+    at: datetime
+    sentence: str = ""
+
+    def age(self, now: datetime) -> str:
+        """How many offers it gave and how old their prices are, for people; what it said when it did not answer."""
+        seconds = max(int((now - self.at).total_seconds()), 0)
+        old = f"{seconds} s old" if seconds < 120 else f"{seconds // 60} min old"
+        return f"{self.cloud}: {plural(self.count, 'offer')}, {old}" if self.ok else self.sentence
+
+
+def absent(answers: Iterable[CloudAnswer]) -> tuple[str, ...]:
+    """What is said about the clouds that did not answer, each thing once."""
+    return tuple(one.sentence for one in answers if not one.ok and one.sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Offers of all clouds that answered, and how each of them answered. `balances` is what was told of accounts."""
+
+    offers: tuple[Offer, ...]
+    answers: tuple[CloudAnswer, ...]
+    balances: Mapping[str, Balance | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """A ranked market, for people who look around. `ages` says per cloud that answered how old its prices are."""
+
+    ranked: Ranked
+    answers: tuple[CloudAnswer, ...]
+    ages: tuple[str, ...] = ()
+
+
+#: Reads what the runs of this installation made.
+ReadRuns = Callable[[], Awaitable[tuple[FinishedRun, ...]]]
+
+
+async def no_runs() -> tuple[FinishedRun, ...]:
+    """Nothing was recorded."""
+    return ()
+
+
+_Key = tuple[str, GpuConstraint, int, bool | None]
+_Answered = tuple[CloudAnswer, tuple[Offer, ...]]
+
+
+def _in_micros(offer: Offer) -> Offer:
+    """The offer at the price that the ledger can keep, so that what is shown, approved and bought are the same."""
+    price = whole_micros(offer.price_usd_h) if offer.price_usd_h is not None else None
+    return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
+
+
+class Catalog:
+    """Asks clouds for offers and remembers each answer for a minute. What is about to be bought is asked afresh.
+
+    A cloud that says it was asked too often is asked less: its last good answer is used for five minutes, and again
+    for one minute after its next good answer.
+    """
+
+    def __init__(
+        self,
+        providers: Mapping[str, Provider],
+        clock: Clock,
+        deadline_s: float,
+        unused: Iterable[str] = (),
+        read_runs: ReadRuns = no_runs,
+        stores: Collection[str] = (),
+    ) -> None:
+        """`unused` are the clouds that this program knows and that are not set up here; `stores` as in `Checks`."""
+        self.checks = Checks(providers, clock, deadline_s, stores)
+        self._unused = tuple(unused)
+        self._providers = providers
+        #: What the installation's own runs made, which corrects what every offer is expected to make.
+        self.finished_runs = read_runs
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._known: dict[_Key, _Answered] = {}
+        #: Clouds that asked to slow down, and until when not to ask them again at all.
+        self._slow: dict[str, datetime] = {}
+        self._asking: dict[_Key, asyncio.Task[_Answered]] = {}
+        self._deeper: set[asyncio.Task[None]] = set()
+        self._orders: dict[JobRequest, tuple[object, Ranked]] = {}
+
+    @property
+    def capabilities(self) -> dict[str, Capabilities]:
+        """What each cloud of this market can do."""
+        return {name: provider.capabilities for name, provider in self._providers.items()}
+
+    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> Market:
+        """Every wanted cloud's offers for `job`, asked at the same time; slow or failing ones only lose themselves.
+
+        With `to_buy` each account is checked meanwhile, and a cloud that fails has no offers.
+        """
+        wanted = [name for name in self._providers if not job.candidates or name in job.candidates]
+        spot = {SpotPolicy.NO: False, SpotPolicy.YES: True, SpotPolicy.ANY: None}[job.spot]
+        asked = asyncio.gather(*(self._ask((name, job.gpu, disk_gb, spot), fresh=fresh) for name in wanted))
+        checked = asyncio.gather(*(self.checks.check(name) for name in wanted if to_buy))
+        results = await asked
+        balances: dict[str, Balance | None] = {}
+        bad: dict[str, str] = {}
+        for one in await checked:
+            balances[one.cloud] = one.balance
+            if not one.ok:
+                bad[one.cloud] = refusal(one)
+        results = [
+            (replace(answer, ok=False, count=0, sentence=bad[answer.cloud]), ())
+            if answer.ok and answer.cloud in bad
+            else (answer, offers)
+            for answer, offers in results
+        ]
+        answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
+        return Market(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
+
+    def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
+        """One answer for each wanted cloud without credentials; the first one speaks for all of them."""
+        names = [name for name in candidates if name not in self._providers] if candidates else list(self._unused)
+        verb = "is not set up here, so it was" if len(names) == 1 else "are not set up here, so they were"
+        told = f"{' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))} {verb} not asked."
+        now = self._clock.now()
+        return [CloudAnswer(name, False, 0, now, "" if place else told) for place, name in enumerate(names)]
+
+    async def inventory(self, job: JobRequest, policy: Policy) -> Inventory:
+        """The ranked market for somebody who looks around."""
+        found = await self.market(job, policy.disk_gb(job.workload, job.disk_gb))
+        now = self._clock.now()
+        ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
+        return Inventory(self._ranked(found, job, policy), found.answers, ages)
+
+    def _ranked(self, found: Market, job: JobRequest, policy: Policy) -> Ranked:
+        """The market in order: put in order again when a cloud has answered anew, not each time that it is seen."""
+        version = (policy, tuple((one.cloud, one.count, one.at) for one in found.answers if one.ok))
+        known = self._orders.get(job)
+        if known is not None and known[0] == version:
+            return known[1]
+        ranked = rank(found.offers, job, policy, self.capabilities)
+        self._orders.pop(job, None)
+        self._orders[job] = version, ranked
+        if len(self._orders) > ORDERS:
+            del self._orders[next(iter(self._orders))]
+        return ranked
+
+    async def reprice(self, offer: Offer, disk_gb: int) -> Offer | None:
+        """The same offer as it is sold now, or None when it is gone. Raises `ProviderError` when nobody knows."""
+        fresh = await self._providers[offer.cloud].requote(offer, disk_gb=disk_gb)
+        return None if fresh is None else _in_micros(fresh)
+
+    async def close(self) -> None:
+        """Stop the look-ups that nobody waits for."""
+        await self.checks.close()
+        for task in (*self._deeper, *self._asking.values()):
+            task.cancel()
+        await asyncio.gather(*self._deeper, *self._asking.values(), return_exceptions=True)
+
+    async def _ask(self, key: _Key, *, fresh: bool) -> _Answered:
+        now = self._clock.now()
+        known = None if fresh else self._known.get(key)
+        if known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
+            return known
+        if not fresh and now < self._slow.get(key[0], now):
+            return CloudAnswer(key[0], False, 0, now, f"{key[0]} asked to be left alone for now."), ()
+        task = self._asking.get(key)
+        if task is None:
+            task = asyncio.create_task(self._fetch(key), name=f"offers-{key[0]}")
+            self._asking[key] = task
+            task.add_done_callback(lambda _: self._asking.pop(key, None))
+        result = await asyncio.shield(task)
+        # The cloud may have asked to slow down just now: its last answer is better than none.
+        if not result[0].ok and known and (now - known[0].at).total_seconds() < self._keep_s(key[0]):
+            return known
+        return result
+
+    def _keep_s(self, cloud: str) -> float:
+        return STRETCHED_S if cloud in self._slow else FRESH_S
+
+    async def _fetch(self, key: _Key) -> _Answered:
+        name, constraint, disk_gb, spot = key
+        at = self._clock.now()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot)
+            offers = tuple(map(_in_micros, found))
+        except TimeoutError:
+            return CloudAnswer(name, False, 0, at, f"{name} did not answer within {self._deadline_s:g} s."), ()
+        except ProviderError as error:
+            self._slow_down(name, error)
+            return CloudAnswer(name, False, 0, at, f"{name}: {error.message}."), ()
+        self._slow.pop(name, None)
+        result = CloudAnswer(name, True, len(offers), at), offers
+        self._known[key] = result
+        self._forget_old(at)
+        if len(offers) >= FULL_PAGE:
+            task = asyncio.create_task(self._fetch_deeper(key, at), name=f"offers-deeper-{name}")
+            self._deeper.add(task)
+            task.add_done_callback(self._deeper.discard)
+        return result
+
+    async def _fetch_deeper(self, key: _Key, at: datetime) -> None:
+        """Read on behind the answer, so that the next question within the minute sees the whole market."""
+        name, constraint, disk_gb, spot = key
+        try:
+            found = await self._providers[name].offers(constraint, disk_gb=disk_gb, spot=spot, pages=DEEPER_PAGES)
+            offers = tuple(map(_in_micros, found))
+        except ProviderError as error:
+            self._slow_down(name, error)
+            log.info("deeper pages of %s were not read: %s", name, error.code)
+            return
+        answer = self._known.get(key)
+        if answer is not None and answer[0].at == at:
+            self._known[key] = replace(answer[0], count=len(offers)), offers
+
+    def _slow_down(self, cloud: str, error: ProviderError) -> None:
+        """Ask less after a refusal for asking too much, and not before the time that the cloud names."""
+        if isinstance(error, RateLimited | QuotaExceeded):
+            pause_s = min(getattr(error, "retry_after_s", None) or 0.0, STRETCHED_S)
+            self._slow[cloud] = self._clock.now() + timedelta(seconds=pause_s)
+
+    def _forget_old(self, now: datetime) -> None:
+        old = [key for key, (answer, _) in self._known.items() if (now - answer.at).total_seconds() >= STRETCHED_S]
+        for key in old:
+            del self._known[key]

@@ -1,0 +1,136 @@
+"""The market as a document: the same figures and sentences for REST, for `--json` and behind the table for people."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.rules.values.phrases import sum_of
+from bot.services.market.offer_fields import (
+    Cloud,
+    Code,
+    Country,
+    ExpectedUsd,
+    Marks,
+    MaybePricePerHour,
+    Parts,
+    RankedFields,
+    RiskUsd,
+    Sentence,
+    Spot,
+    Why,
+    WorstUsd,
+)
+from ledger.kernel.job import JobRequest
+
+if TYPE_CHECKING:  # A terminal reads these documents without the libraries behind a ranking.
+    from bot.rules.market.ranking import RankedOption
+    from bot.services.market.catalog import Inventory
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class MarketOption(_Strict, RankedFields):
+    """One ranked offer. `price_usd_h` is for the whole offer, `memory_gb` for each GPU."""
+
+    country: Country
+    spot: Spot
+    price_usd_h: MaybePricePerHour
+    expected_usd: ExpectedUsd
+    worst_usd: WorstUsd
+    risk_usd: RiskUsd
+    read_at: datetime = Field(description="When the cloud gave this price.")
+    marks: Marks
+    why: Why
+    parts: Parts = ""
+
+
+class MarketCloud(_Strict):
+    """How one cloud answered; `sentence` says why it did not."""
+
+    cloud: Cloud
+    ok: bool = Field(description="Whether all is well.")
+    offers: int = Field(description="How many offers it gave.")
+    read_at: datetime = Field(description="When the cloud gave this price.")
+    sentence: Sentence
+
+
+class LeftOut(_Strict):
+    """Offers left out for one reason."""
+
+    code: Code
+    count: int = Field(description="How many offers.")
+    sentence: Sentence
+
+
+class MarketLeftOut(LeftOut):
+    """Offers that were left out for one reason, with some of their ids."""
+
+    examples: tuple[str, ...] = Field(description="The ids of some of them.")
+
+
+class MarketDocument(_Strict):
+    """What is for sale now, ranked by what `hours` would cost. Money is decimal dollars as strings, times are UTC."""
+
+    hours: Decimal = Field(description="The hours for which totals are reckoned.")
+    options: tuple[MarketOption, ...] = Field(description="The ranked offers, the best first.")
+    answered: int = Field(description="How many offers the clouds gave before any was left out.")
+    clouds: tuple[MarketCloud, ...] = Field(description="How each cloud answered.")
+    excluded: tuple[MarketLeftOut, ...] = Field(description="Offers that were left out, by reason.")
+    ages: tuple[str, ...] = Field(description="How old the prices of each cloud are, in words.")
+
+    @property
+    def fingerprint(self) -> str:
+        """The same for the same prices read at the same time; that they have grown older changes nothing.
+
+        When a cloud that gave nothing was asked is no part of it: one that is not set up here is asked each time.
+        """
+        told = self.model_dump_json(exclude={"ages": True, "clouds": {"__all__": {"read_at"}}})
+        return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def market_document(market: Inventory, job: JobRequest) -> MarketDocument:
+    """The document of an inventory answer."""
+    return MarketDocument(
+        hours=job.hours,
+        options=tuple(_option(option) for option in market.ranked.options),
+        answered=market.ranked.answered,
+        clouds=tuple(
+            MarketCloud(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
+            for one in market.answers
+        ),
+        excluded=tuple(
+            MarketLeftOut(code=one.reason_code, count=one.count, sentence=one.sentence, examples=one.example_ids)
+            for one in market.ranked.excluded
+        ),
+        ages=market.ages,
+    )
+
+
+def _option(option: RankedOption) -> MarketOption:
+    offer, estimate = option.offer, option.estimate
+    return MarketOption(
+        rank=option.rank,
+        offer_id=offer.id,
+        cloud=offer.cloud,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        memory_gb=offer.memory_gb,
+        region=offer.region,
+        country=offer.country,
+        spot=offer.spot,
+        price_usd_h=offer.price_usd_h,
+        expected_usd=estimate.expected_usd,
+        worst_usd=estimate.worst_usd,
+        risk_usd=option.risk_usd,
+        read_at=offer.fetched_at,
+        marks=option.marks,
+        why=option.why,
+        parts=sum_of((part.name, part.expected_usd) for part in estimate.components),
+    )

@@ -1,0 +1,54 @@
+"""The fields that describe an offer, and those that every document has (code, sentence, id), each described here."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+Cloud = Annotated[str, Field(description="The cloud's name.")]
+Code = Annotated[str, Field(description="A stable code for programs; docs/errors.md lists them.")]
+Sentence = Annotated[str, Field(description="The same for people, in one sentence.")]
+Id = Annotated[str, Field(description="Its id.")]
+OfferId = Annotated[str, Field(description="The offer's id at this service, such as vast:30406190.")]
+GpuName = Annotated[str, Field(description="The GPU's name.")]
+GpuCount = Annotated[int, Field(description="How many GPUs.")]
+Region = Annotated[str, Field(description="Its region, in the cloud's words.")]
+Country = Annotated[str | None, Field(description="Its country as two letters, where the cloud says it.")]
+Spot = Annotated[bool, Field(description="Whether its cloud may take it away.")]
+_PER_HOUR = Field(description="Dollars per hour for the whole offer, all its GPUs together.")
+PricePerHour = Annotated[Decimal, _PER_HOUR]
+MaybePricePerHour = Annotated[Decimal | None, _PER_HOUR]
+BestUsd = Annotated[Decimal, Field(description="The total when all goes well.")]
+ExpectedUsd = Annotated[
+    Decimal,
+    Field(
+        description="The expected total: hours x rate, with setup, disk, transfer, retries and interruptions as far as "
+        "they apply."
+    ),
+]
+WorstUsd = Annotated[Decimal, Field(description="The total at worst: an approval covers no more.")]
+RiskUsd = Annotated[
+    Decimal, Field(description="What the ranking adds to the expected total for the risk that the machine is lost.")
+]
+Marks = Annotated[
+    tuple[str, ...],
+    Field(description="What it is best at: cost-efficiency, stability, or speed within the budget."),
+]
+Why = Annotated[str, Field(description="Why it stands where it stands, in words.")]
+Parts = Annotated[
+    str, Field(description="What the expected total is made of, in words; empty where it is one part alone.")
+]
+
+
+class RankedFields(BaseModel):
+    """The fields that every ranked offer begins with."""
+
+    rank: int = Field(description="Its place, from 1.")
+    offer_id: OfferId
+    cloud: Cloud
+    gpu: GpuName
+    gpu_count: GpuCount
+    memory_gb: Decimal = Field(description="Memory of each GPU in GB.")
+    region: Region

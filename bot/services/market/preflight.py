@@ -1,0 +1,82 @@
+"""Preflight checks of clouds: run before offers are posted and again before each create, and remembered briefly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from bot.rules.checkpoints.stores import lacking
+from ledger.kernel.clock import Clock
+from providers.contract import Preflight, Provider
+from providers.errors import RateLimited
+
+#: For this long a good answer stands for the account; a bad one is asked again sooner, because somebody may be at it.
+GOOD_S = 60.0
+BAD_S = 10.0
+
+log = logging.getLogger(__name__)
+
+
+class Checks:
+    """One check per cloud at a time, shared by all who ask; an answer is used again while it is fresh."""
+
+    def __init__(
+        self, providers: Mapping[str, Provider], clock: Clock, deadline_s: float, stores: Collection[str] = ()
+    ) -> None:
+        """`stores` are the variables of stores outside of the clouds that are set here."""
+        self._stores = frozenset(stores)
+        self._providers = providers
+        self._clock = clock
+        self._deadline_s = deadline_s
+        self._known: dict[str, tuple[datetime, Preflight]] = {}
+        self._asking: dict[str, asyncio.Task[Preflight]] = {}
+
+    async def check(self, cloud: str, *, fresh: bool = False) -> Preflight:
+        """Whether this cloud can be bought from now. Its trouble is an answer too; `fresh` asks in any case."""
+        known = self._known.get(cloud)
+        if known is not None and not fresh:
+            age_s = (self._clock.now() - known[0]).total_seconds()
+            if age_s < (GOOD_S if known[1].ok else BAD_S):
+                return known[1]
+        task = self._asking.get(cloud)
+        if task is None:
+            task = asyncio.create_task(self._ask(cloud), name=f"preflight-{cloud}")
+            self._asking[cloud] = task
+            task.add_done_callback(lambda _: self._asking.pop(cloud, None))
+        return await asyncio.shield(task)
+
+    def store(self, location: str | None) -> str | None:
+        """Why checkpoints cannot be kept at `location` with the credentials that are set here, or None."""
+        return lacking(location, self._stores)
+
+    async def close(self) -> None:
+        """Stop the checks that nobody waits for."""
+        asking = list(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+
+    async def _ask(self, cloud: str) -> Preflight:
+        at = self._clock.now()
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                found = await self._providers[cloud].preflight()
+        except TimeoutError:
+            problem = f"it did not answer within {self._deadline_s:g} s whether the account can be used"
+            found = Preflight(cloud, ok=False, problem=problem, code="unavailable")
+        if not found.ok and found.code == RateLimited.code:
+            # Being asked too often says nothing against the account, and the last good answer is no worse for it.
+            return Preflight(cloud, ok=True, account=found.account)
+        if not found.ok:
+            log.warning("%s failed its check: %s", cloud, found.code or "not usable")
+        self._known[cloud] = (at, found)
+        return found
+
+
+def refusal(checked: Preflight) -> str:
+    """What people read about a cloud that failed its check: why, what is missing, and where that is set."""
+    missing = f" ({', '.join(checked.missing)})" if checked.missing else ""
+    where = f" See {checked.where}." if checked.where else ""
+    return f"{checked.cloud} is not bought from: {checked.problem.rstrip('.')}{missing}.{where}"

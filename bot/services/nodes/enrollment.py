@@ -1,0 +1,94 @@
+"""The agent's way in: a token per instance, handed over in its environment when it is made and stored as a hash only.
+
+A token is worth its own check-ins and nothing else, and it dies with its instance. The deadline that a node is told is
+signed, so that nobody between can prolong a session; the key pair follows from the deployment's label key.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from bot.rules.values.labels import LabelKey
+from bot.services.access.api_keys import pepper
+from bot.services.runtime.context import Context
+from ledger.core.writes import Tx
+from ledger.kernel.ids import bare_id
+from ledger.models import Instance, Node
+
+#: What the environment of an instance says; docs/node.md tells what an agent does with it.
+URL, TOKEN, KEY = "GPU_SHOPPER_CHECKIN_URL", "GPU_SHOPPER_CHECKIN_TOKEN", "GPU_SHOPPER_CHECKIN_KEY"
+PATH = "/agent/v1/checkin"
+SHAPE = re.compile(r"gpun_([0-9a-hjkmnp-tv-z]{16})_([A-Za-z0-9_-]{43})", re.ASCII)
+_COMPACT: Any = {"separators": (",", ":"), "sort_keys": True}
+_SEED = b"gpu-shopper deadlines of nodes, version 1"
+
+
+def hashed(labels: LabelKey, secret: str) -> str:
+    """The secret of a token as it is stored."""
+    return hmac.new(pepper(labels), b"node " + secret.encode(), hashlib.sha256).hexdigest()
+
+
+def signing_key(labels: LabelKey) -> Ed25519PrivateKey:
+    """The deployment's key for deadlines; every replica derives the same."""
+    return Ed25519PrivateKey.from_private_bytes(hmac.digest(labels.key, _SEED, "sha256"))
+
+
+def public_key(labels: LabelKey) -> str:
+    """Its public half in base64, as nodes are given it."""
+    raw = signing_key(labels).public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return base64.b64encode(raw).decode()
+
+
+def signed(
+    labels: LabelKey, instance_id: str, seq: int, deadline: datetime | None, token_hash: str | None = None
+) -> tuple[str, str]:
+    """`(message, signature in base64)`: the approved end, bound to one instance and to the number of its check-in.
+
+    `token_hash` is what opens the node's own API, where there is such a token.
+    """
+    end_s = int(deadline.timestamp()) if deadline else None
+    what = {"deadline_s": end_s, "instance": instance_id, "n": seq}
+    said = json.dumps(what | ({"api_token_sha256": token_hash} if token_hash else {}), **_COMPACT)
+    return said, base64.b64encode(signing_key(labels).sign(said.encode())).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Minted:
+    """A token that exists nowhere but here: what goes into the environment, and the hash that is kept."""
+
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token_hash: str = ""
+
+
+def mint(ctx: Context, row: Instance) -> Minted:
+    """Make the token of an instance that is about to be created.
+
+    Empty where nodes cannot reach this service, and at batch clouds, whose environment is part of a stored program.
+    """
+    if not ctx.node_url or ctx.providers[row.cloud].capabilities.batch:
+        return Minted()
+    secret = secrets.token_urlsafe(32)
+    env = {
+        URL: ctx.node_url.rstrip("/") + PATH,
+        TOKEN: f"gpun_{bare_id(row.id)}_{secret}",
+        KEY: public_key(ctx.labels),
+    }
+    return Minted(env, hashed(ctx.labels, secret))
+
+
+def store(tx: Tx, row: Instance, minted: Minted, now: datetime) -> None:
+    """Keep the hash, in the transaction that commits the create to be sent."""
+    if minted.token_hash:
+        tx.add(Node(instance_id=row.id, session_id=row.session_id, token_hash=minted.token_hash, made_at=now))

@@ -1,0 +1,37 @@
+"""What people are shown of a machine's agent: its age, how far its job is, and what it costs until it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from bot.rules.nodes.checkins import Heard, node_line, progress
+from bot.rules.values.phrases import usd
+from bot.services.nodes.checkins import heard_of
+from ledger.queries.views import SessionView
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """`line` is what every status says. `heard` is None for an instance without an agent."""
+
+    line: str
+    heard: Heard | None = None
+    age_s: int | None = None
+    eta: datetime | None = None
+    cost_to_finish_usd: Decimal | None = None
+
+
+def agent_view(view: SessionView, now: datetime) -> AgentView:
+    """What the newest instance's agent says, as of now."""
+    found = heard_of(view.node) if view.node is not None else None
+    line = node_line(found, now)
+    if found is None or found.at is None:
+        return AgentView(line)
+    age_s = max(int((now - found.at).total_seconds()), 0)
+    ahead = progress(found, view.instance.price_usd_h if view.instance else Decimal(0), now)
+    if ahead is None:
+        return AgentView(line, found, age_s)
+    line = f"{line} At this speed it is done {ahead.eta:%Y-%m-%d %H:%M} UTC, for {usd(ahead.cost_to_finish_usd)} more."
+    return AgentView(line, found, age_s, ahead.eta, ahead.cost_to_finish_usd)

@@ -1,0 +1,1 @@
+"""Notifications that services put into the outbox."""

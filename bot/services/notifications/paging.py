@@ -1,0 +1,59 @@
+"""Telling the operators, and keeping one row's trouble from the others: nothing pages twice for one thing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from bot.services.runtime.context import Context
+from ledger.core.events import announce
+from ledger.core.moves import StaleMove
+from ledger.core.outbox import notification_of
+from ledger.core.writes import Tx
+from ledger.kernel.states import NotificationKind
+
+OPERATORS = "channel:operators"
+
+log = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+async def page(ctx: Context, subject: str, sentence: str) -> None:
+    """Tell the operators. One message per subject, updated; the same sentence is said again after a pause only."""
+    async with ctx.db.write() as tx:
+        said = await page_in(ctx, tx, subject, sentence, ctx.clock.now())
+    if said:
+        ctx.hints.outbox.set()
+
+
+async def page_in(ctx: Context, tx: Tx, subject: str, sentence: str, now: datetime) -> bool:
+    """The same in a transaction of the caller's. False when the operators have it before them already."""
+    kind, body = NotificationKind.OPERATOR_PAGE, {"text": sentence}
+    there = await notification_of(tx, kind, subject, OPERATORS)
+    pause = timedelta(seconds=ctx.timing.recovery_page_s)
+    if there is not None and there.body == body and now - (there.sent_at or there.created_at) < pause:
+        return False
+    await announce(tx, at=now, kind=kind, subject=subject, destination=OPERATORS, body=body)
+    return True
+
+
+async def alone(ctx: Context, subject: str, what: str, step: Awaitable[Result], otherwise: Result) -> Result:
+    """Await one row's step so that its failure stops no other row: it is logged, the operators are told, and it is
+    tried again when the row is due again. Returns `otherwise` after a failure. `StaleMove` is nobody's failure.
+    """
+    try:
+        return await step
+    except StaleMove:
+        log.info("%s was moved by somebody else", subject)
+    except Exception:
+        log.exception("%s of %s failed", what, subject)
+        # The same words whatever fails, so that a row that fails in several ways is one message and not many.
+        sentence = f"A step of {subject} fails and is tried again. The log says which, and why."
+        try:
+            await page(ctx, f"{subject}/failed", sentence)
+        except Exception:
+            log.exception("the operators could not be told of %s", subject)
+    return otherwise

@@ -1,0 +1,15 @@
+"""Show a request's message again: its next rendering is put into the outbox."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from ledger.core.events import announce
+from ledger.core.writes import Tx
+from ledger.kernel.states import NotificationKind
+from ledger.models import Request
+
+
+async def show_again(tx: Tx, request: Request, now: datetime) -> None:
+    """Make the request's message due for another rendering."""
+    await announce(tx, at=now, kind=NotificationKind.REQUEST_MESSAGE, subject=request.id, destination=request.channel)

@@ -1,0 +1,1 @@
+"""Deliver the outbox, and wait for notifications before a termination."""

@@ -1,0 +1,76 @@
+"""The outbox: what the ledger announced is shown, once per version, by whoever can show it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+
+from bot.services.notifications.interruption import instead
+from bot.services.outbox.barrier import heard
+from bot.services.runtime.context import Context
+from bot.services.runtime.ports import SENDER_DIED, DeliveryFailed, Messenger
+from ledger.core.claims import Claim, claim, release
+from ledger.core.outbox import notification_dead, notification_sent
+from ledger.kernel.states import NotificationState
+from ledger.models import Notification
+
+BATCH = 16
+
+log = logging.getLogger(__name__)
+
+
+async def deliver_due(ctx: Context, messenger: Messenger) -> int:
+    """Show every due notification. A delivery that fails is tried again, for ever; state never depends on it."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(
+        ctx.db, Notification, now=ctx.clock.now(), states={NotificationState.PENDING}, limit=BATCH, lease=lease
+    )
+    await asyncio.gather(*(_deliver(ctx, messenger, one) for one in held))
+    return len(held)
+
+
+async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
+    await ctx.pressure.ease()
+    async with ctx.db.read() as tx:
+        notification = await tx.get_one(Notification, held.row_id)
+    if held.taken_over:
+        notification.error = SENDER_DIED
+    try:
+        shown = await messenger.deliver(notification)
+    except DeliveryFailed as error:
+        await _failed(ctx, held, notification, error)
+        return
+    except Exception:
+        # One message that nobody foresaw must not keep the others from being shown, nor be tried without a pause.
+        log.exception("the delivery of %s failed", notification.id)
+        await _failed(ctx, held, notification, DeliveryFailed(SENDER_DIED))
+        return
+    async with ctx.db.write() as tx:
+        await notification_sent(
+            tx, held, version=notification.version, channel=shown.channel, ts=shown.ts, at=ctx.clock.now()
+        )
+        due = await heard(tx, notification, ctx.clock.now())
+    if due:
+        ctx.hints.instances.set()
+
+
+async def _failed(ctx: Context, held: Claim, notification: Notification, error: DeliveryFailed) -> None:
+    now = ctx.clock.now()
+    tries = notification.tries + 1
+    async with ctx.db.write() as tx:
+        if error.permanent:
+            log.warning("notification %s cannot be shown: %s", notification.id, error)
+            await notification_dead(tx, held, version=notification.version, error=str(error))
+            await instead(tx, notification, ctx.policy.fallback_contacts, now)
+        else:
+            due_at = _next_try(ctx, now, tries, error)
+            await release(tx, Notification, held, due_at=due_at, tries=tries, error=str(error))
+        due = await heard(tx, notification, now)
+    if due:
+        ctx.hints.instances.set()
+
+
+def _next_try(ctx: Context, now: datetime, tries: int, error: DeliveryFailed) -> datetime:
+    pause_s = min(ctx.timing.outbox_retry_s * 2 ** min(tries - 1, 16), ctx.timing.outbox_retry_max_s)
+    return now + timedelta(seconds=max(pause_s, error.retry_after_s or 0))

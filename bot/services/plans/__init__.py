@@ -1,0 +1,1 @@
+"""Plan a training run: sizes, costs, charts, files and comparisons."""

@@ -1,0 +1,351 @@
+"""The three files of a plan as models: `gpu_plan.md`, `cost_estimate.json`, `instance_manifest.json`.
+
+Their JSON Schemas are published under docs/schemas. Money is decimal dollars as strings, times are UTC.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from bot.rules.approvals.decision import plan as approval_plan
+from bot.rules.market.ranking import RankedOption
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing.hours_cap import rented
+from bot.rules.pricing.spend_limits import price_cap
+from bot.services.market.document import LeftOut, MarketCloud
+from bot.services.market.offer_fields import (
+    Cloud,
+    Country,
+    ExpectedUsd,
+    GpuCount,
+    GpuName,
+    Marks,
+    OfferId,
+    PricePerHour,
+    RankedFields,
+    Region,
+    RiskUsd,
+    Sentence,
+    Spot,
+    Why,
+    WorstUsd,
+)
+from bot.services.plans.planner import Planned
+from bot.services.plans.text import body
+from providers.capabilities import BOOT_DEADLINE_S
+
+VERSION: Literal["1"] = "1"
+_FENCE = "---\n"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Three(_Strict):
+    """One number in three cases."""
+
+    best: Decimal = Field(description="When all goes well.")
+    expected: Decimal = Field(description="What is expected.")
+    worst: Decimal = Field(description="At worst, as an approval covers it.")
+
+
+class TokensPerSecond(_Strict):
+    """Tokens per second over all GPUs, and the range that holds four of five runs."""
+
+    expected: Decimal = Field(description="What is expected.")
+    low: Decimal = Field(description="The lower end of the range.")
+    high: Decimal = Field(description="The upper end of the range.")
+
+
+class CostComponent(_Strict):
+    """One part of a total, in dollars."""
+
+    name: str = Field(description="Its name.")
+    best_usd: Decimal = Field(description="The total when all goes well.")
+    expected_usd: Decimal = Field(description="What is expected of this part.")
+    worst_usd: WorstUsd
+
+
+class OptionCost(_Strict, RankedFields):
+    """One ranked offer: what it is, how long the run takes on it and what it costs, with every assumption.
+
+    `hours_known` tells whether the hours follow from the work or were given. `risk_usd` is what the ranking adds.
+    """
+
+    spot: Spot
+    price_usd_h: PricePerHour
+    hours: Three = Field(description="How long the run takes on it, in hours.")
+    hours_known: bool = Field(description="True when the hours follow from the work; false when they were given.")
+    tokens_per_s: TokensPerSecond | None = Field(description="Tokens per second over all GPUs.")
+    total_usd: Three = Field(description="The total of the run in three cases.")
+    components: tuple[CostComponent, ...] = Field(description="The parts that add up to the total.")
+    risk_usd: RiskUsd
+    late_hours: Decimal = Field(description="Hours beyond the goal of the run.")
+    fit: str = Field(description="Whether the work fits into the memory, in words.")
+    marks: Marks
+    why: Why
+    assumptions: tuple[str, ...] = Field(description="What was assumed because nobody said it, in words.")
+    unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
+
+
+class CloudRead(MarketCloud):
+    """How one cloud answered, and when its prices were read."""
+
+
+class Opening(_Strict):
+    """One limit that alone keeps the market closed, and what to write instead."""
+
+    word: str = Field(description="The word of the /gpu language that keeps offers out.")
+    instead: str = Field(description="What to write instead.")
+    opens: int = Field(description="How many offers that would open.")
+    expected_usd: ExpectedUsd
+    sentence: Sentence
+
+
+class CostEstimate(_Strict):
+    """`cost_estimate.json`: every option with its range, its parts and its assumptions."""
+
+    schema_version: Literal["1"] = Field(description="The version of this document's form.")
+    made_at: datetime = Field(description="When it was made.")
+    work: tuple[str, ...] = Field(description="What runs, in words.")
+    answered: int = Field(description="How many offers the clouds gave before any was left out.")
+    options: tuple[OptionCost, ...] = Field(description="The ranked offers, the best first.")
+    left_out: tuple[LeftOut, ...] = Field(description="Offers that were left out, by reason.")
+    clouds: tuple[CloudRead, ...] = Field(description="How each cloud answered.")
+    openings: tuple[Opening, ...] = Field(description="Limits that alone keep offers out, and what to write instead.")
+    assumptions: tuple[str, ...] = Field(description="What was assumed because nobody said it, in words.")
+    unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
+
+
+class Resources(_Strict):
+    """What the recommended option gives."""
+
+    offer_id: OfferId
+    cloud: Cloud
+    gpu: GpuName
+    gpu_count: GpuCount
+    memory_gb_per_gpu: Decimal = Field(description="Memory of each GPU in GB.")
+    region: Region
+    country: Country
+    spot: Spot
+    disk_gb: int = Field(description="The disk in GB.")
+    image: str = Field(description="The container image.")
+    vcpus: int | None = Field(description="How many virtual CPUs, where the cloud says it.")
+    ram_gb: Decimal | None = Field(description="Memory of the machine in GB, where the cloud says it.")
+
+
+class Lifecycle(_Strict):
+    """When it begins to cost, when it ends and what ends it. Caps are what an approval of this plan would cover."""
+
+    hours: Decimal = Field(description="Hours, as a number or written as 6h, 90m or 2d.")
+    max_hours_without_override: Decimal = Field(
+        description="Above these hours the extra time is approved separately first."
+    )
+    needs_override: bool = Field(description="Whether its hours need the override.")
+    warn_before_end_s: int = Field(description="How long before its end the owner is told, in seconds.")
+    boot_deadline_s: int = Field(description="How long a machine may take to become reachable, in seconds.")
+    billed_from: str = Field(description="The moment from which the cloud counts.")
+    billing_quantum_s: int = Field(description="The step in which time is billed, in seconds.")
+    billing_minimum_s: int = Field(description="The least time that is billed, in seconds.")
+    storage_billed_while_stopped: bool = Field(description="Whether the disk costs while the machine stands still.")
+    can_stop: bool = Field(description="Whether its machine can be stopped and started again.")
+    ends_the_meter: str = Field(description="What ends the cost at this cloud.")
+    price_cap_usd_h: Decimal = Field(
+        description="The most per hour that is covered; null for a decision that covers no offer."
+    )
+    total_cap_usd: Decimal = Field(
+        description="The most in all that is covered; null for a decision that covers no offer."
+    )
+    amount_is_typed: bool = Field(description="Whether an approver has to type the amount.")
+
+
+class InstanceManifest(_Strict):
+    """`instance_manifest.json`: the resources and lifecycle settings of the recommended option; None when nothing fits.
+
+    A plan rents nothing, so the state is always `planned`.
+    """
+
+    schema_version: Literal["1"] = Field(description="The version of this document's form.")
+    made_at: datetime = Field(description="When it was made.")
+    state: Literal["planned"] = Field(description="Its state.")
+    resources: Resources | None = Field(description="What the recommended offer gives; null when nothing fits.")
+    lifecycle: Lifecycle | None = Field(description="When it begins to cost, and what ends it; null when nothing fits.")
+    run: str | None = Field(description="The command to run.")
+    checkpoint: str | None = Field(description="Where checkpoints are kept.")
+
+
+class PlanLine(_Strict):
+    """One option in the head of the plan."""
+
+    rank: int
+    offer_id: str
+    hours: Decimal
+    price_usd_h: Decimal
+    best_usd: Decimal
+    expected_usd: Decimal
+    worst_usd: Decimal
+    marks: tuple[str, ...]
+
+
+class PlanHead(_Strict):
+    """The head of `gpu_plan.md`, for programs: the recommendation and the options of the table below it."""
+
+    schema_version: Literal["1"]
+    made_at: datetime
+    recommended: str | None
+    options: tuple[PlanLine, ...]
+
+
+def cost_estimate(planned: Planned) -> CostEstimate:
+    """Every figure of a plan."""
+    return CostEstimate(
+        schema_version=VERSION,
+        made_at=planned.made_at,
+        work=planned.job.work,
+        answered=planned.ranked.answered,
+        options=tuple(_option(one) for one in planned.ranked.options),
+        left_out=tuple(
+            LeftOut(code=one.reason_code, count=one.count, sentence=one.sentence) for one in planned.ranked.excluded
+        ),
+        clouds=tuple(
+            CloudRead(cloud=one.cloud, ok=one.ok, offers=one.count, read_at=one.at, sentence=one.sentence)
+            for one in planned.answers
+        ),
+        openings=tuple(
+            Opening(
+                word=one.word,
+                instead=one.instead,
+                opens=one.opens,
+                expected_usd=one.expected_usd,
+                sentence=one.sentence,
+            )
+            for one in planned.relaxations
+        ),
+        assumptions=planned.assumed,
+        unknown=planned.unknown,
+    )
+
+
+def _option(one: RankedOption) -> OptionCost:
+    offer, costs = one.offer, one.estimate
+    rate = costs.tokens_per_s
+    known = costs.best_hours is not None and costs.worst_hours is not None
+    return OptionCost(
+        rank=one.rank,
+        offer_id=offer.id,
+        cloud=offer.cloud,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        memory_gb=offer.memory_gb,
+        region=offer.region,
+        spot=offer.spot,
+        price_usd_h=offer.price_usd_h or Decimal(0),
+        hours=Three(best=costs.best_hours or costs.hours, expected=costs.hours, worst=costs.worst_hours or costs.hours),
+        hours_known=known,
+        tokens_per_s=None if rate is None else TokensPerSecond(expected=rate[0], low=rate[1], high=rate[2]),
+        total_usd=Three(best=costs.best_usd, expected=costs.expected_usd, worst=costs.worst_usd),
+        components=tuple(
+            CostComponent(
+                name=part.name, best_usd=part.best_usd, expected_usd=part.expected_usd, worst_usd=part.worst_usd
+            )
+            for part in costs.components
+        ),
+        risk_usd=one.risk_usd,
+        late_hours=costs.late_hours,
+        fit=costs.fit,
+        marks=one.marks,
+        why=one.why,
+        assumptions=costs.assumptions,
+        unknown=costs.unknown,
+    )
+
+
+def instance_manifest(planned: Planned, policy: Policy) -> InstanceManifest:
+    """What the recommended option would be rented as."""
+    job, best = planned.job, planned.best
+    return InstanceManifest(
+        schema_version=VERSION,
+        made_at=planned.made_at,
+        state="planned",
+        resources=None if best is None else _resources(best, planned, policy),
+        lifecycle=None if best is None else _lifecycle(best, planned, policy),
+        run=job.run,
+        checkpoint=job.checkpoint,
+    )
+
+
+def _resources(best: RankedOption, planned: Planned, policy: Policy) -> Resources:
+    offer = best.offer
+    return Resources(
+        offer_id=offer.id,
+        cloud=offer.cloud,
+        gpu=offer.gpu,
+        gpu_count=offer.gpu_count,
+        memory_gb_per_gpu=offer.memory_gb,
+        region=offer.region,
+        country=offer.country,
+        spot=offer.spot,
+        disk_gb=planned.job.disk_gb,
+        image=planned.job.image or policy.image(offer.cloud),
+        vcpus=offer.vcpus,
+        ram_gb=offer.ram_gb,
+    )
+
+
+def _lifecycle(best: RankedOption, planned: Planned, policy: Policy) -> Lifecycle:
+    able, costs = planned.capabilities, best.estimate
+    if able is None:
+        raise ValueError("an option without the capabilities of its cloud")
+    hours = costs.worst_hours or costs.hours
+    needed = approval_plan(policy, costs.worst_usd, costs.expected_usd, rented(hours) + costs.hold_hours)
+    return Lifecycle(
+        hours=hours,
+        max_hours_without_override=policy.max_hours,
+        needs_override=needed.needs_override,
+        warn_before_end_s=max(policy.warn_before_end_s, default=0),
+        boot_deadline_s=able.boot_deadline_s or BOOT_DEADLINE_S,
+        billed_from=able.billing.starts.value,
+        billing_quantum_s=able.billing.quantum_s,
+        billing_minimum_s=able.billing.minimum_s,
+        storage_billed_while_stopped=able.billing.storage_while_stopped,
+        can_stop=able.stop,
+        ends_the_meter=able.meter_stop_verb,
+        price_cap_usd_h=price_cap(best.offer.price_usd_h or Decimal(0), policy),
+        total_cap_usd=costs.worst_usd,
+        amount_is_typed=needed.confirm_amount,
+    )
+
+
+def plan_head(planned: Planned) -> PlanHead:
+    """The plan for programs."""
+    options = planned.ranked.options
+    return PlanHead(
+        schema_version=VERSION,
+        made_at=planned.made_at,
+        recommended=options[0].offer.id if options else None,
+        options=tuple(
+            PlanLine(
+                rank=one.rank,
+                offer_id=one.offer.id,
+                hours=one.estimate.hours,
+                price_usd_h=one.offer.price_usd_h or Decimal(0),
+                best_usd=one.estimate.best_usd,
+                expected_usd=one.estimate.expected_usd,
+                worst_usd=one.estimate.worst_usd,
+                marks=one.marks,
+            )
+            for one in options
+        ),
+    )
+
+
+def gpu_plan(planned: Planned) -> str:
+    """`gpu_plan.md`: a head for programs between two lines of dashes, then the page for people."""
+    head = yaml.safe_dump(plan_head(planned).model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return f"{_FENCE}{head}{_FENCE}\n{body(planned)}"

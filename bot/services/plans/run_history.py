@@ -1,0 +1,129 @@
+"""What this installation's own runs made: recorded in the journal, read for every plan at every door.
+
+A run is recorded with the rate that was seen and with what the rules alone said of it at that time, so that their ratio
+corrects later plans (`bot.rules.sizing.throughput.posterior`). Recording a session again replaces what was said before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from bot.rules.grammar.run_words import workload, workload_of
+from bot.rules.sizing.run_time import finished_run
+from bot.rules.sizing.throughput import FinishedRun, say
+from bot.services.market.catalog import ReadRuns
+from bot.services.runtime.commands import Reply
+from ledger.core.events import record
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor
+from ledger.kernel.ids import short_id
+from ledger.kernel.job import JobRequest
+from ledger.models import Event
+from ledger.queries.journal import latest_events
+from ledger.queries.views import resolve
+
+SUBJECT = "runs"
+KIND = "run.measured"
+#: Older runs than these say nothing that newer ones do not.
+NEWEST = 500
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """One recorded run: on how many of which GPU, the words that describe it, and its session where it had one."""
+
+    at: datetime
+    count: int
+    words: tuple[str, ...]
+    session_id: str
+    run: FinishedRun
+
+
+async def record_session(db: Database, text: str, tokens_s: Decimal, actor: Actor, now: datetime) -> Reply:
+    """Record the rate of the session that `text` names, in tokens per second over all of its GPUs."""
+    async with db.read() as tx:
+        try:
+            request, session = await resolve(tx, text)
+        except LookupError as error:
+            return Reply(False, "unknown_id", f"{error}.")
+    work = workload_of(JobRequest.from_json(request.job))
+    if session is None or not session.gpu:
+        return Reply(False, "no_session", f"{short_id(request.id)} never had a machine, so it made nothing.")
+    if work is None:
+        sentence = f"{short_id(session.id)} was asked for without words about its run; record it with them instead."
+        return Reply(False, "no_work", sentence)
+    words = tuple(JobRequest.from_json(request.job).work)
+    return await record_run(db, words, session.gpu, session.gpu_count, tokens_s, actor, now, session_id=session.id)
+
+
+async def record_run(
+    db: Database,
+    words: tuple[str, ...],
+    gpu: str,
+    count: int,
+    tokens_s: Decimal,
+    actor: Actor,
+    now: datetime,
+    *,
+    session_id: str = "",
+) -> Reply:
+    """Record the rate of a run that `words` such as `model=7B` describe, in tokens per second over all GPUs."""
+    try:
+        found = finished_run(workload(words), gpu, count, tokens_s)
+    except ValueError as error:
+        return Reply(False, "no_prediction", str(error))
+    data: dict[str, Any] = {
+        "gpu": gpu,
+        "count": count,
+        "stack": found.stack,
+        "predicted_tokens_s": str(found.predicted_tokens_s),
+        "measured_tokens_s": str(found.measured_tokens_s),
+        "words": list(words),
+        "session": session_id,
+    }
+    async with db.write() as tx:
+        record(tx, at=now, actor=actor, subject=SUBJECT, kind=KIND, data=data)
+    share = found.measured_tokens_s / found.predicted_tokens_s
+    sentence = (
+        f"Recorded: {say(found.measured_tokens_s)} tokens/s on {count}x {gpu}, {share:.0%} of what was predicted. "
+        "Plans are corrected by it from now on."
+    )
+    return Reply(True, "recorded", sentence)
+
+
+async def measured_runs(db: Database) -> tuple[MeasuredRun, ...]:
+    """What was recorded, newest first; of a session only what was said last."""
+    async with db.read() as tx:
+        events = await latest_events(tx, SUBJECT, KIND, NEWEST)
+    return tuple(_latest(_read(event) for event in events))
+
+
+def _latest(runs: Iterable[MeasuredRun]) -> list[MeasuredRun]:
+    seen: dict[str, MeasuredRun] = {}
+    for n, one in enumerate(runs):
+        seen.setdefault(one.session_id or f"#{n}", one)
+    return list(seen.values())
+
+
+def _read(event: Event) -> MeasuredRun:
+    data = event.data
+    run = FinishedRun(
+        gpu=str(data["gpu"]),
+        stack=data.get("stack"),
+        predicted_tokens_s=float(data["predicted_tokens_s"]),
+        measured_tokens_s=float(data["measured_tokens_s"]),
+    )
+    return MeasuredRun(event.at, int(data["count"]), tuple(data["words"]), str(data.get("session") or ""), run)
+
+
+def reader(db: Database) -> ReadRuns:
+    """What the market reads before it ranks."""
+
+    async def read() -> tuple[FinishedRun, ...]:
+        return tuple(one.run for one in await measured_runs(db))
+
+    return read

@@ -1,0 +1,82 @@
+"""A plan as the table and the page that people read; every door shows these cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bot.rules.market.ranking import RankedOption
+from bot.rules.sizing.throughput import say
+from bot.rules.values.phrases import hours, rate, usd
+from bot.rules.values.text import in_markdown
+from bot.services.plans.planner import Planned
+
+HEAD = ("#", "offer", "GPU", "kind", "$/h", "time", "tokens/s", "expected", "range", "marks")
+RIGHT = (0, 4, 5, 6, 7, 8)
+
+
+def cells(option: RankedOption) -> tuple[str, ...]:
+    """One line of the table."""
+    offer, costs = option.offer, option.estimate
+    tokens = costs.tokens_per_s
+    price = offer.price_usd_h
+    return (
+        str(option.rank),
+        offer.id,
+        f"{offer.gpu_count}x {offer.gpu}",
+        "spot" if offer.spot else "on-demand",
+        "-" if price is None else rate(price),
+        hours(costs.hours) + (" (late)" if costs.late_hours else "") + (" (given)" if costs.unknown else ""),
+        "-" if tokens is None else say(float(tokens[0])),
+        usd(costs.expected_usd),
+        f"{usd(costs.best_usd)}–{usd(costs.worst_usd)}",
+        ", ".join(option.marks) or "-",
+    )
+
+
+def title(planned: Planned) -> str:
+    """What is planned, in its own words."""
+    work = " ".join(planned.job.work)
+    return work or f"a machine for {hours(planned.job.hours)}"
+
+
+def body(planned: Planned) -> str:
+    """The page: recommendation, table, trade-offs, what was left out and what was assumed."""
+    return "\n".join(_lines(planned)).rstrip() + "\n"
+
+
+def _lines(planned: Planned) -> Iterator[str]:
+    options = planned.ranked.options
+    yield f"# GPU plan: {in_markdown(title(planned))}"
+    yield ""
+    if planned.best is None:
+        yield "No offer fits now."
+        yield from _section("What would open the market", (one.sentence for one in planned.relaxations))
+    else:
+        yield f"Recommended: **{in_markdown(planned.best.offer.id)}**. {in_markdown(planned.best.why)}"
+        yield from ("", f"| {' | '.join(HEAD)} |", f"|{'---|' * len(HEAD)}")
+        for option in options:
+            yield f"| {' | '.join(in_markdown(cell) for cell in cells(option))} |"
+        yield from ("", "![Cost against hours](gpu_plan.png)")
+        yield from _section("Why each stands where it stands", (f"#{one.rank}: {one.why}" for one in options))
+        fits = dict.fromkeys(one.estimate.fit for one in options if one.estimate.fit)
+        yield from _section("Memory", fits)
+        yield from (
+            "",
+            "## The parts of the recommended total",
+            "",
+            "| part | best | expected | worst |",
+            "|---|---|---|---|",
+        )
+        for part in planned.best.estimate.components:
+            yield f"| {part.name} | {usd(part.best_usd)} | {usd(part.expected_usd)} | {usd(part.worst_usd)} |"
+    best = planned.best.estimate.assumptions if planned.best is not None else ()
+    yield from _section("What is assumed", (*planned.assumed, *best))
+    yield from _section("What could not be known", planned.unknown)
+    yield from _section("What was left out", (*(one.sentence for one in planned.ranked.excluded), *planned.absent))
+    yield from _section("How old the prices are", planned.ages)
+
+
+def _section(heading: str, sentences: Iterable[str]) -> Iterator[str]:
+    told = [f"- {in_markdown(sentence)}" for sentence in sentences]
+    if told:
+        yield from ("", f"## {heading}", "", *told)

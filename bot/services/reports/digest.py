@@ -1,0 +1,225 @@
+"""The digest: computed once when it is due, an outbox row keyed by its day, shown whenever Slack takes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.budgets.budget import said
+from bot.rules.reports.digest import (
+    BASE_DAYS,
+    WEEKDAYS,
+    Window,
+    anomalies,
+    day_before,
+    days,
+    due_day,
+    forecast,
+    saved,
+    week_before,
+)
+from bot.rules.values.phrases import usd
+from bot.services.approvals.break_glass import KIND as BREAK_GLASS
+from bot.services.billing.costs import named, shortened
+from bot.services.billing.true_up import is_silent, ranges
+from bot.services.budgets import enforcement
+from bot.services.reports.digest_types import DigestDocument, Ended, Found, Kept, Running, Shares
+from bot.services.runtime.context import Context
+from ledger.core.events import announce_once
+from ledger.core.outbox import notifications_of
+from ledger.core.writes import Tx
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import NotificationKind, SessionState
+from ledger.queries.calendar_costs import by_borders, costs_within
+from ledger.queries.digest import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
+from ledger.queries.retained_disks import open_disks
+
+#: Where it is shown unless the policy names a channel.
+CHANNEL = "channel:approvals"
+#: Names of one list; the rest is a number.
+LISTED = 10
+GROUPS = ("cloud", "owner", "gpu")
+_NOTHING = Decimal(0)
+
+
+async def digest_due(ctx: Context) -> int:
+    """Announce the daily and the weekly digest when each is due and nobody has. Returns how many were."""
+    policy, now = ctx.policy, ctx.clock.now()
+    day = due_day(now, policy.digest_at, policy.digest_timezone)
+    if day is None:
+        return 0
+    done = await _announce(ctx, f"daily/{day}", day_before(day, policy.digest_timezone), now, weekly=False)
+    if policy.digest_weekly:
+        on = day - timedelta(days=(day.weekday() - WEEKDAYS.index(policy.digest_weekly)) % 7)
+        done += await _announce(ctx, f"weekly/{on}", week_before(on, policy.digest_timezone), now, weekly=True)
+    return done
+
+
+async def _announce(ctx: Context, subject: str, window: Window, now: datetime, *, weekly: bool) -> int:
+    kind = NotificationKind.DIGEST
+    async with ctx.db.read() as tx:
+        if await notifications_of(tx, kind, subject) or not await any_before(tx, window.until):
+            return 0
+        document = await digest(ctx, tx, window, weekly=weekly)
+    destination = ctx.policy.digest_channel or CHANNEL
+    async with ctx.db.write() as tx:
+        body = document.model_dump(mode="json")
+        new = await announce_once(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+    ctx.hints.outbox.set()
+    return int(new)
+
+
+async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> DigestDocument:
+    """The figures of a window, in a fixed number of queries."""
+    zone = ctx.policy.digest_timezone
+    by_day = await _by_day(tx, window, zone)
+    known = _known(by_day)
+    base_since = window.since - timedelta(days=known)
+    windows = [(window.since, window.until), (window.month_since, window.until), (base_since, window.since)]
+    groups, month, base = await costs_within(tx, windows, GROUPS)
+    length = (window.last - window.first).days + 1
+    recent = [amount for _, amount in by_day]
+    month_usd = _total(month["cloud"])
+    live, ended = await held(tx), await over(tx, window.since, window.until)
+    stopped = await stops(tx, [*(one.id for one in live), *(one.id for one in ended)], window.until)
+    strays = await strays_found(tx, window.since, window.until)
+    disks = await open_disks(tx)
+    # What outlives its approved end is a disk, listed as one: its machine neither runs nor costs anything.
+    kept = {one.session_id for one in disks}
+    at_work = [one for one in live if one.id not in kept or one.state != SessionState.TERMINATING]
+    return DigestDocument(
+        weekly=weekly,
+        first=window.first,
+        last=window.last,
+        zone=zone,
+        spent_usd=_total(groups["cloud"]),
+        before_usd=sum(recent[-2 * length : -length], _NOTHING),
+        month_usd=month_usd,
+        forecast_usd=forecast(month_usd, recent[-known - 1 :], window),  # Days before the first cost tell nothing.
+        budgets=await _budgets(ctx, tx, ctx.clock.now()),
+        groups=_short(groups),
+        month=_short(month),
+        days=tuple(by_day[-BASE_DAYS:]),
+        running=tuple(_running(one) for one in at_work[:LISTED]),
+        running_in_all=len(at_work),
+        running_usd_h=sum((_rate(ctx, one) for one in at_work if one.cloud), _NOTHING),
+        ended=tuple(_ended(one) for one in ended[:LISTED]),
+        ended_by=dict(Counter(one.code for one in ended).most_common()),
+        saved_usd=_saved(ctx, live, ended, stopped, window),
+        stopped_in_all=len(stopped),
+        orphans=tuple(
+            Found(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h) for one in strays[:LISTED]
+        ),
+        orphans_in_all=len(strays),
+        disks=tuple(
+            Kept(id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until)
+            for one in disks[:LISTED]
+        ),
+        disks_in_all=len(disks),
+        unreconciled=await _unreconciled(ctx, tx, window),
+        broken_glass=tuple((await said_of(tx, BREAK_GLASS, window.since, window.until))[:LISTED]),
+        anomalies=() if weekly else _anomalies(groups, base, known),
+    )
+
+
+def _total(rows: Sequence[tuple[str, Decimal]]) -> Decimal:
+    return sum((amount for _, amount in rows), _NOTHING)
+
+
+def _short(groups: Mapping[str, Sequence[tuple[str, Decimal]]]) -> dict[str, Shares]:
+    return {by: tuple(shortened(named(by, groups[by]))) for by in GROUPS}
+
+
+async def _by_day(tx: Tx, window: Window, zone: str) -> list[tuple[date, Decimal]]:
+    """Dollars of each day up to the last one: of the base and of a day, or of two weeks."""
+    every = days(window.last - timedelta(days=BASE_DAYS), window.last, zone)
+    amounts = await by_borders(tx, [every[0][1], *(until for _, _, until in every)])
+    return [(day, amount) for (day, _, _), amount in zip(every, amounts, strict=True)]
+
+
+async def _budgets(ctx: Context, tx: Tx, now: datetime) -> tuple[str, ...]:
+    """The budgets that the policy names by name, as they stand."""
+    return tuple(f"{line.key}: {said(line)}" for line in await enforcement.named(ctx, tx, now))
+
+
+def _known(by_day: Sequence[tuple[date, Decimal]]) -> int:
+    """Of the days before the last one, how many there are since the first that cost anything."""
+    before = by_day[-BASE_DAYS - 1 : -1]
+    return len(before) - next((n for n, (_, amount) in enumerate(before) if amount), len(before))
+
+
+def _anomalies(
+    groups: Mapping[str, Sequence[tuple[str, Decimal]]], base: Mapping[str, Sequence[tuple[str, Decimal]]], known: int
+) -> tuple[str, ...]:
+    """What cost far more than on the days before, of which so many are `known`: in all, or of one name of a group."""
+    found = anomalies("everything", {"": _total(groups["cloud"])}, {"": _total(base["cloud"])}, known)
+    found = [sentence.replace("everything none", "in all") for sentence in found]
+    for by in GROUPS:
+        found += anomalies(by, dict(groups[by]), dict(base[by]), known)
+    return tuple(found[:LISTED])
+
+
+async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]:
+    """What ended at clouds that never say what they charged, with the least and most that it can have cost."""
+    able = {name: provider.capabilities for name, provider in ctx.providers.items()}
+    silent = [name for name, cloud in able.items() if is_silent(cloud)]
+    clouds = {row.session_id: row.cloud for row in await gone_at(tx, silent, window.since, window.until)}
+    between = await ranges(ctx, tx, clouds)
+    return tuple(
+        f"{short_id(one)} at {cloud}: between {usd(between[one][0])} and {usd(between[one][1])}"
+        for one, cloud in clouds.items()
+        if one in between
+    )[:LISTED]
+
+
+def _running(one: Held) -> Running:
+    return Running(
+        id=one.id,
+        owner=one.owner,
+        gpu=one.gpu,
+        gpu_count=one.gpu_count,
+        cloud=one.cloud,
+        state=one.state,
+        rate_usd_h=one.price_usd_h,
+        deadline=one.deadline,
+    )
+
+
+def _ended(one: Over) -> Ended:
+    return Ended(
+        id=one.id,
+        owner=one.owner,
+        gpu=one.gpu,
+        gpu_count=one.gpu_count,
+        code=one.code,
+        reason=one.reason[:300],
+        cost_usd=one.cost_usd,
+    )
+
+
+def _rate(ctx: Context, one: Held) -> Decimal:
+    """What it costs per hour as it is: a stopped one costs its disk, where its cloud does not bill the GPU on."""
+    provider = ctx.providers.get(one.cloud)
+    bills_on = provider is None or provider.capabilities.billing.gpu_while_stopped
+    return one.price_usd_h if one.state != "stopped" or bills_on else one.storage_usd_h
+
+
+def _saved(
+    ctx: Context,
+    live: Sequence[Held],
+    ended: Sequence[Over],
+    stopped: Mapping[str, Sequence[tuple[datetime, bool]]],
+    window: Window,
+) -> Decimal:
+    """Dollars not spent in the window: sessions that were over early, and machines that stood still."""
+    total = _NOTHING
+    for one in ended:
+        if one.deadline is not None and one.deadline > one.ended_at:
+            total += saved(one.price_usd_h, [(one.ended_at, True)], one.ended_at, one.deadline)
+        total += saved(one.price_usd_h, stopped.get(one.id, ()), window.since, min(window.until, one.ended_at))
+    for held_one in live:
+        rate = held_one.price_usd_h - _rate(ctx, held_one) if held_one.state == "stopped" else held_one.price_usd_h
+        total += saved(rate, stopped.get(held_one.id, ()), window.since, window.until)
+    return total

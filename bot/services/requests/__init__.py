@@ -1,0 +1,1 @@
+"""Submit, quote, remind of and expire requests."""

@@ -1,0 +1,320 @@
+"""Quotes: the market's answers to a request, ranked and stored with their buttons, or why there is nothing to offer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from bot.rules.approvals.decision import plan
+from bot.rules.market.affordability import cannot_pay
+from bot.rules.market.filters import excluded
+from bot.rules.market.ranking import Ranked, RankedOption, rank
+from bot.rules.policy import consumers
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
+from bot.rules.values.phrases import usd
+from bot.services.approvals import auto_approval
+from bot.services.grants import approvers, escalation, hours_used, reopen
+from bot.services.grants import override as grant_override
+from bot.services.market.catalog import CloudAnswer, Market, absent
+from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
+from bot.services.plans.planner import openings
+from bot.services.runtime.context import Context
+from ledger.core.claims import Claim, claim, release
+from ledger.core.events import record
+from ledger.core.moves import StaleMove, move
+from ledger.core.writes import Tx
+from ledger.kernel.actor import SYSTEM
+from ledger.kernel.ids import new_id
+from ledger.kernel.job import JobRequest
+from ledger.kernel.states import RequestState
+from ledger.models import Option, Quote, Request, Token
+from ledger.queries.journal import quote_failures
+from ledger.queries.lookups import override_of
+from ledger.queries.session_costs import spent_before
+from providers.contract import Offer
+
+BATCH = 16
+
+log = logging.getLogger(__name__)
+
+
+async def quote_due(ctx: Context) -> int:
+    """Quote the requests that wait for offers. Returns how many were worked on."""
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Request, now=ctx.clock.now(), states={RequestState.QUOTING}, limit=BATCH, lease=lease)
+    await asyncio.gather(*(_try_to_quote(ctx, one) for one in held))
+    return len(held)
+
+
+async def _try_to_quote(ctx: Context, held: Claim) -> None:
+    """Whatever breaks is a matter of this one request, and is told to whoever waits for it in the end."""
+    try:
+        if await may_try(ctx, held):
+            await _quote(ctx, held)
+    except Exception:
+        incident = secrets.token_hex(4)
+        log.exception("incident %s: request %s could not be quoted", incident, held.row_id)
+        await failed(ctx, held, incident)
+
+
+async def _quote(ctx: Context, held: Claim) -> None:
+    await ctx.pressure.ease()
+    async with ctx.db.read() as tx:
+        request = await tx.get_one(Request, held.row_id)
+        spent_usd = await spent_before(tx, request)
+    job = JobRequest.from_json(request.job)
+    if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
+        job = replace(job, candidates=(at,))
+    if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
+        await _unplaced(ctx, request, held, lacks)
+        return
+    # A request that is asked again must not be answered with the prices that have just proved wrong.
+    market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0, to_buy=True)
+    offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
+    if job.offer_id:
+        offers = tuple(o for o in offers if o.id == job.offer_id)
+    if job.budget_cap_usd is not None:
+        # The requester's limit is for all attempts together: what earlier ones cost is not spent again.
+        job = replace(job, budget_cap_usd=max(job.budget_cap_usd - spent_usd, Decimal(0)))
+    poor = {offer.id for offer in offers if cannot_pay(offer, market.balances.get(offer.cloud))}
+    offers = tuple(o for o in offers if o.id not in poor)
+    how: dict[str, Any] = {"whole": bool(job.work), "to_run": True, "runs": await ctx.catalog.finished_runs()}
+    ranked = rank(offers, job, ctx.policy, ctx.catalog.capabilities, **how)
+    if poor:
+        ranked = replace(ranked, excluded=(*ranked.excluded, excluded("credit", sorted(poor))))
+    opens = await _opening(ctx, request, job, ranked, market, **how)
+    now, approved = ctx.clock.now(), False
+    try:
+        async with ctx.db.write() as tx:
+            if ranked.options:
+                approved = await _offer(ctx, tx, request, held, ranked, market, now)
+            else:
+                await _nothing(tx, request, held, [*opens, *_reasons(ranked, market)], now, spent_usd)
+    except StaleMove:
+        return  # It was cancelled while the clouds were asked.
+    ctx.hints.outbox.set()
+    if approved:
+        ctx.hints.instances.set()
+
+
+async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) -> None:
+    """Its checkpoints could not be kept, so no cloud is asked and nothing is offered."""
+    now = ctx.clock.now()
+    with suppress(StaleMove):
+        async with ctx.db.write() as tx:
+            await _close(tx, request, held, sentence, now)
+    ctx.hints.outbox.set()
+
+
+async def _offer(
+    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime
+) -> bool:
+    """Store the quote with its options and buttons, and put the request up for decision.
+
+    True when the policy's standing approval has decided it already.
+    """
+    version = request.quote_version + 1
+    quote = Quote(
+        id=new_id("quo", now),
+        request_id=request.id,
+        version=version,
+        created_at=now,
+        expires_at=now + timedelta(seconds=ctx.policy.request_ttl_s),
+        excluded=[{"code": e.reason_code, "sentence": e.sentence, "count": e.count} for e in ranked.excluded],
+        clouds=[_answer(a) for a in market.answers],
+    )
+    tx.add(quote)
+    await tx.flush()
+    # People count the lines that they see: the numbers follow the list and not the whole market.
+    options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
+    tx.add_all([*options, *_buttons(request.id, version, options)])
+    job, override, many = JobRequest.from_json(request.job), await override_of(tx, request.id), len(options)
+    worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
+    # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
+    time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
+    mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
+    needed = plan(_by_people(ctx.policy), worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
+    judged = await auto_approval.judge(ctx, tx, request, options[0], now, mandate)
+    rule = judged.sentence if judged.allowed else " ".join(filter(None, (needed.rule, judged.sentence)))
+    due_at = escalation.next_due(ctx.policy, mandate, now, quote.expires_at, now)
+    moved = await move(
+        tx,
+        Request,
+        request.id,
+        RequestState.PENDING,
+        at=now,
+        actor=SYSTEM,
+        claim=held.token,
+        only_from=frozenset({RequestState.QUOTING}),
+        values={
+            "quote_version": version,
+            "rule": rule,
+            "required_approvals": 1 if judged.allowed else needed.required,
+            "chosen_option_id": None,
+            "expires_at": quote.expires_at,
+            "due_at": due_at,
+            "claim_token": None,
+            "claim_until": None,
+        },
+    )
+    if judged.allowed:
+        await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
+    elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):
+        # One is withdrawn with what needs none, or was approved for fewer hours than it would be in all now.
+        verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
+        await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
+    elif version > 1:
+        await escalation.ask_anew(tx, moved, now)
+    return judged.allowed
+
+
+def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:
+    """One Approve per option and one Reject, each an opaque value that belongs to this version alone."""
+    actions: list[tuple[str, str | None]] = [("approve", option.id) for option in options]
+    return [
+        Token(
+            token=secrets.token_urlsafe(18),
+            request_id=request_id,
+            quote_version=version,
+            action=action,
+            option_id=option_id,
+        )
+        for action, option_id in [*actions, ("reject", None)]
+    ]
+
+
+def _by_people(policy: Policy) -> Policy:
+    return replace(policy, auto_approve_below_usd=None)
+
+
+async def _opening(
+    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: Market, **how: Any
+) -> list[str]:
+    """Where nothing fits: which single limit would open the market, and by how much, as a sentence."""
+    # One offer that was asked for by its id is for sale or not, and no limit hides what clouds that are down sell.
+    if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
+        return []
+
+    def usable(offer: Offer) -> bool:
+        broken = offer.machine_id is not None and offer.machine_id in request.failed_machines
+        return not broken and not cannot_pay(offer, market.balances.get(offer.cloud))
+
+    return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
+
+
+def _reasons(ranked: Ranked, market: Market) -> list[str]:
+    """Why nothing fits, in the order in which the market was narrowed."""
+    return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
+
+
+async def _nothing(
+    tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
+) -> None:
+    """Nothing fits: say what would open the market, then why."""
+    job = JobRequest.from_json(request.job)
+    lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
+    if job.budget_cap_usd is not None and spent_usd > 0:
+        reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")
+    sentence = " ".join([lead, *reasons])
+    await _close(tx, request, held, f"{request.outcome} {sentence}" if request.outcome else sentence, now)
+
+
+async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: datetime) -> None:
+    await move(
+        tx,
+        Request,
+        request.id,
+        RequestState.UNAVAILABLE,
+        at=now,
+        actor=SYSTEM,
+        reason=sentence,
+        claim=held.token,
+        values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+    )
+    await reopen.end_waiting_session(tx, request.id, "no_offer", sentence, now)
+
+
+def _answer(answer: CloudAnswer) -> dict[str, object]:
+    return {
+        "cloud": answer.cloud,
+        "ok": answer.ok,
+        "count": answer.count,
+        "at": answer.at.isoformat(),
+        "sentence": answer.sentence,
+    }
+
+
+def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> Option:
+    price = option.offer.price_usd_h
+    if price is None:
+        raise ValueError(f"{option.offer.id} was ranked without a price")
+    return Option(
+        id=new_id("opt", now),
+        quote_id=quote_id,
+        rank=place,
+        cloud=option.offer.cloud,
+        offer_key=option.offer.key,
+        price_usd_h=price,
+        best_usd=option.estimate.best_usd,
+        expected_usd=option.estimate.expected_usd,
+        worst_usd=option.estimate.worst_usd,
+        marks=list(option.marks),
+        why=option.why,
+        offer=offer_to_json(option.offer),
+        estimate=estimate_to_json(option.estimate),
+    )
+
+
+#: After so many failures in a row the request is closed; the pauses between them double.
+TRIES_MAX: Final = 5
+FIRST_PAUSE_S: Final = 5.0
+FAILED: Final = "request.unquoted"
+
+
+async def may_try(ctx: Context, held: Claim) -> bool:
+    """Whether to quote it (again). Whoever had it before and never came back has failed as well: what kills one
+    process would kill every other that takes it over.
+    """
+    what = "the process that asked for offers was not heard of again"
+    return not held.taken_over or await _note(ctx, held, what, again=False)
+
+
+async def failed(ctx: Context, held: Claim, incident: str) -> None:
+    """Note one failure of ours; the log alone says what happened, under the incident that people are told."""
+    await _note(ctx, held, f"incident {incident}", again=True)
+
+
+async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
+    """Count a failure, and where it is tried `again`, give the request back until then. False after the last one."""
+    now = ctx.clock.now()
+    try:
+        async with ctx.db.write() as tx:
+            failures = await quote_failures(tx, held.row_id, FAILED) + 1
+            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=FAILED, reason=what)
+            if failures < TRIES_MAX:
+                pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
+                return not again or await release(tx, Request, held, due_at=now + pause)
+            sentence = f"No offers could be read: something went wrong here, {what}. Ask again, or tell an operator."
+            request = await move(
+                tx,
+                Request,
+                held.row_id,
+                RequestState.UNAVAILABLE,
+                at=now,
+                actor=SYSTEM,
+                reason=sentence,
+                claim=held.token,
+                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+            )
+            await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)
+    except StaleMove:
+        log.info("request %s was moved by somebody else", held.row_id)
+    ctx.hints.outbox.set()
+    return False

@@ -1,0 +1,1 @@
+"""What every service uses: context, commands, ports, rate limits and recovery mode."""

@@ -1,0 +1,54 @@
+"""What every service works with. Built once by the composition root and passed in; there are no globals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.values.labels import LabelKey
+from bot.services.market.catalog import Catalog
+from bot.services.runtime.backpressure import Pressure
+from bot.services.runtime.ports import CheckpointStores, People, Reach
+from ledger.core.inbox import InboxWriter
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
+from providers.contract import Provider
+
+
+@dataclass(slots=True)
+class Hints:
+    """Events that shorten the wait for work that was just made due. Missing one costs latency, never correctness."""
+
+    requests: asyncio.Event = field(default_factory=asyncio.Event)
+    instances: asyncio.Event = field(default_factory=asyncio.Event)
+    sweep: asyncio.Event = field(default_factory=asyncio.Event)
+    sessions: asyncio.Event = field(default_factory=asyncio.Event)
+    leftovers: asyncio.Event = field(default_factory=asyncio.Event)
+    outbox: asyncio.Event = field(default_factory=asyncio.Event)
+    inbox: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The ledger, the clouds, the rules' settings and the clock."""
+
+    db: Database
+    clock: Clock
+    policy: Policy
+    timing: Timing
+    providers: Mapping[str, Provider]
+    catalog: Catalog
+    labels: LabelKey
+    reach: Reach
+    inbox: InboxWriter
+    #: Where instances reach this service; empty: they cannot, so none of them has an agent.
+    node_url: str = ""
+    #: Where checkpoints outside of the machines can be looked at; None: nowhere, so nothing waits for them.
+    checkpoints: CheckpointStores | None = None
+    #: Who people are in Slack; None: this process has no Slack to ask.
+    people: People | None = None
+    hints: Hints = field(default_factory=Hints)
+    pressure: Pressure = field(default_factory=Pressure)

@@ -1,0 +1,48 @@
+"""The pacer of a program with a ledger: its turns are shared with every replica, and outlive a restart."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+from ledger.core import rate_limits
+from ledger.engine.db import Database
+from ledger.kernel.clock import Clock
+from providers.rate_limits import LocalPacer, Pace, Turn
+
+log = logging.getLogger(__name__)
+
+
+class LedgerPacer:
+    """`providers.rate_limits.Pacer` over the ledger. `scale` multiplies every interval.
+
+    While the ledger cannot be asked it keeps the limits for itself alone: a create must not fail for that.
+    """
+
+    def __init__(self, db: Database, clock: Clock, scale: float = 1.0) -> None:
+        self._db = db
+        self._clock = clock
+        self.scale = scale
+        self._alone = LocalPacer(clock, scale)
+
+    async def reserve(self, name: str, pace: Pace) -> Turn:
+        """The protocol says what it does."""
+        every = timedelta(seconds=pace.every_s * self.scale)
+        ahead, patience = every * (pace.burst - 1), timedelta(seconds=pace.wait_max_s)
+        try:
+            wait, taken = await rate_limits.take(
+                self._db, name, self._clock.now(), every=every, ahead=ahead, patience=patience
+            )
+        except rate_limits.TurnsUnavailable as error:
+            log.warning("the turns at the clouds are not shared for now: %s", error)
+            return await self._alone.reserve(name, pace)
+        return Turn(wait.total_seconds(), taken)
+
+    async def hold(self, name: str, pause_s: float) -> None:
+        """The protocol says what it does."""
+        until = self._clock.now() + timedelta(seconds=pause_s * min(self.scale, 1.0))
+        try:
+            await rate_limits.hold(self._db, name, until)
+        except rate_limits.TurnsUnavailable as error:
+            log.warning("a pause at a cloud is not shared: %s", error)
+            await self._alone.hold(name, pause_s)

@@ -1,0 +1,85 @@
+"""The approved end of a session: its owner is told before, and it is enforced whether or not anybody answers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from bot.rules.sessions.expiration import ended_by, is_due, is_last, next_look, warnings
+from bot.rules.values.phrases import usd
+from bot.services.instances.termination import end_session
+from bot.services.notifications import end_of_session
+from bot.services.notifications.paging import alone
+from bot.services.runtime.context import Context
+from ledger.core.claims import Claim, claim, release
+from ledger.core.locks import lock_family
+from ledger.core.writes import Tx
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.states import SessionState
+from ledger.models import GrantRow, Session
+from ledger.queries.lookups import billed_since, instances_of_session
+from ledger.queries.overspend import open_drift
+from ledger.queries.session_costs import extension_cap
+
+BATCH = 16
+SCHEDULER = Actor(ActorKind.SYSTEM, "scheduler")
+#: A warning that comes late gets this long to be delivered before the end is ordered.
+GRACE = timedelta(seconds=5)
+#: This long after a warning it is asked whether it was shown; if not, the fallback contacts are told.
+ANSWER = timedelta(seconds=30)
+
+
+async def deadlines_due(ctx: Context) -> int:
+    """Warn before the approved end, and enforce it. Slack being down keeps nothing alive and ends nothing early."""
+    now = ctx.clock.now()
+    # One that waits for a machine in another's place ends when it was approved to end; one without an end is not due.
+    states = {SessionState.QUEUED, SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED}
+    lease = timedelta(seconds=ctx.timing.claim_ttl_s)
+    held = await claim(ctx.db, Session, now=now, states=states, limit=BATCH, lease=lease)
+    for one in held:
+        await alone(ctx, one.row_id, "the deadline", _one(ctx, one, now), None)
+    if held:
+        ctx.hints.outbox.set()
+        ctx.hints.instances.set()
+    return len(held)
+
+
+async def _one(ctx: Context, held: Claim, now: datetime) -> None:
+    async with ctx.db.write() as tx:
+        await _deadline(ctx, tx, held, now)
+
+
+async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[str, str]:
+    """Code and sentence: which of the approved limits is reached first. `ahead`: for a word before the end."""
+    last = (await instances_of_session(tx, session.id))[-1]
+    ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
+    grant = await tx.get_one(GrantRow, last.grant_id)
+    hours = Decimal(session.hours)
+    by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
+    unconfirmed = await open_drift(tx, session.request_id) is not None
+    spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
+    return ended_by(hours, ctx.policy.max_hours, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
+
+
+async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:
+    await lock_family(tx, Session, held.row_id)  # An extension at this moment brings an end of its own.
+    session = await tx.get_one(Session, held.row_id)
+    if session.deadline is None:
+        await release(tx, Session, held, due_at=None)
+        return
+    if now >= session.deadline and session.warned_at is not None:
+        code, sentence = await why_it_ends(ctx, tx, session)
+        await end_session(ctx, tx, session.id, code, sentence, SCHEDULER, now)
+        return
+    began_at = await billed_since(tx, session.id) or session.created_at
+    moments = warnings(ctx.policy.warn_before_end_s, began_at, session.deadline)
+    look_at, warned_at = next_look(moments, session.deadline, now), session.warned_at
+    if is_due(moments, session.deadline, warned_at, now):
+        # The end is announced before the act, even when this process slept through the time of the warning.
+        await end_of_session.warn(ctx, tx, session, now, last=warned_at is not None and is_last(moments, now))
+        earliest = now if warned_at is not None else now + GRACE
+        look_at, warned_at = max(min(look_at, now + ANSWER), earliest), now
+    elif warned_at is not None:
+        await end_of_session.reach_somebody(ctx, tx, session, now)
+    await release(tx, Session, held, due_at=look_at, warned_at=warned_at)

@@ -1,0 +1,260 @@
+"""Webhooks at work: the journal becomes deliveries, and a delivery is rendered, signed, sent, and tried for 75 hours.
+
+A message is told at least once, in no promised order, with one id over all its attempts. It says what happened and how
+its subject stands when it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from bot.outbound.egress import Answer, Refused, Unreachable, post
+from bot.rules.webhooks.webhooks import GONE, delivered, heard, kinds_of, pause_s, signature
+from bot.services.access import authorization
+from bot.services.access.api_keys import holding
+from bot.services.notifications.paging import alone, page_in
+from bot.services.runtime.context import Context
+from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
+from ledger.core.claims import Claim, claim, release
+from ledger.core.writes import Tx
+from ledger.kernel.actor import Actor
+from ledger.kernel.ids import first_id, new_id
+from ledger.kernel.states import NotificationState
+from ledger.models import Event, Instance, Request, Session, Stray, Webhook, WebhookDelivery
+from ledger.queries.webhooks import add_deliveries, forget, listening, scopes_held, seen, untold
+from providers.http import USER_AGENT
+
+#: How late a transaction may commit what it said had happened; so much of the journal is read again at each look.
+LATE = timedelta(seconds=60)
+SCANNED, BATCH = 500, 16
+#: Longer than the longest call.
+LEASE_S = 60.0
+KEPT = timedelta(days=30)
+#: How long a message waits for its holder to have a working key again, and how often that is asked.
+WAITS_FOR_A_KEY, ASK_AGAIN = timedelta(hours=75), timedelta(hours=1)
+FORGET_EVERY_S = 3600.0
+ATTEMPTS_SHOWN = 20
+#: A message stays below 20 kB whatever somebody wrote as a reason.
+TEXT_MAX = 2_000
+
+Send = Callable[..., Awaitable[Answer]]
+
+log = logging.getLogger(__name__)
+
+
+async def fan_out(ctx: Context) -> int:
+    """Make a delivery of every event that a webhook wants to hear of and has none of. Returns how many are new."""
+    now = ctx.clock.now()
+    async with ctx.db.read() as tx:
+        hooks = await listening(tx, now)
+        actors = {hook.actor: Actor.from_ref(hook.actor) for hook in hooks}
+        owners = {ref: await authorization.mine(tx, ctx.policy, actor) for ref, actor in actors.items()}
+        held = await scopes_held(tx, actors, now)
+    # Whoever heard of everything when it was made hears so only as long as they may see everything.
+    all_of_it = {ref for ref, actor in actors.items() if authorization.sees_all(ctx.policy, holding(actor, held[ref]))}
+    whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
+    looks = [(hook, _fan_out(ctx, hook, names, now)) for hook, names in zip(hooks, whose, strict=True)]
+    return sum([await alone(ctx, hook.id, "the look at the journal", look, 0) for hook, look in looks])
+
+
+async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> int:
+    since = first_id("evt", max(hook.created_at, hook.seen_at - LATE))
+    made = 0
+    while True:
+        async with ctx.db.read() as tx:
+            found = await untold(tx, hook, since, kinds_of(hook.topics), whose, SCANNED)
+        rows = []
+        for event in found:
+            what = heard(event.kind, event.before, event.after)
+            if what is not None and what[0] in hook.topics:
+                rows.append(delivery_row(hook, new_id("dlv", now), event.id, what[1], now))
+        over = len(found) < SCANNED
+        if rows or (over and now - hook.seen_at > LATE):
+            async with ctx.db.write() as tx:
+                made += await add_deliveries(tx, rows)
+                await seen(tx, hook.id, now if over else found[-1].at)
+        if over:
+            return made
+        since = found[-1].id
+
+
+async def deliver_due(ctx: Context, send: Send = post) -> int:
+    """Send every due message. What fails is tried again, for about 75 hours; then its webhook is switched off."""
+    held = await claim(
+        ctx.db,
+        WebhookDelivery,
+        now=ctx.clock.now(),
+        states={NotificationState.PENDING},
+        limit=BATCH,
+        lease=timedelta(seconds=LEASE_S),
+    )
+    await asyncio.gather(*(_deliver(ctx, one, send) for one in held))
+    return len(held)
+
+
+async def _deliver(ctx: Context, held: Claim, send: Send) -> None:
+    """One message. What fails in a way that nobody foresaw is one failed attempt of it, and stops no other."""
+    try:
+        await _attempt(ctx, held, send)
+    except Exception:
+        log.exception("the delivery of %s failed", held.row_id)
+        async with ctx.db.read() as tx:
+            row = await tx.get(WebhookDelivery, held.row_id)
+            hook = await tx.get(Webhook, row.webhook_id) if row is not None else None
+        if row is not None and hook is not None:
+            await _failed(ctx, held, row, hook, "it could not be made here; the log says why", 0)
+
+
+async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
+    await ctx.pressure.ease()
+    async with ctx.db.read() as tx:
+        row = await tx.get_one(WebhookDelivery, held.row_id)
+        hook = await tx.get_one(Webhook, row.webhook_id)
+        listens = hook.id in {one.id for one in await listening(tx, ctx.clock.now(), hook.actor)}
+        body = await _rendered(tx, row)
+    now, began = ctx.clock.now(), ctx.clock.monotonic()
+    if hook.off_at is not None:
+        await _note(ctx, held, row, "it is switched off", state=NotificationState.DEAD)
+        return
+    if not listens:
+        # Somebody's key may be turned over late; what waits for one for as long as a message is tried is given up.
+        over = now - row.created_at > WAITS_FOR_A_KEY
+        dead = {"state": NotificationState.DEAD} if over else {"due_at": now + ASK_AGAIN}
+        await _note(ctx, held, row, "its holder has no key that works", **dead)
+        return
+    try:
+        answer = await send(hook.url, body, _headers(ctx, hook, row, body, now), egress_of(ctx.policy))
+    except (Refused, Unreachable) as error:
+        await _failed(ctx, held, row, hook, str(error), _ms(ctx, began))
+        return
+    if delivered(answer.status):
+        await _note(ctx, held, row, str(answer.status), _ms(ctx, began), state=NotificationState.SENT)
+    else:
+        await _failed(ctx, held, row, hook, str(answer.status), _ms(ctx, began), answer)
+
+
+def _ms(ctx: Context, began: float) -> int:
+    return int((ctx.clock.monotonic() - began) * 1000)
+
+
+def _headers(ctx: Context, hook: Webhook, row: WebhookDelivery, body: bytes, now: datetime) -> dict[str, str]:
+    at_s = int(now.timestamp())
+    return {
+        "Content-Type": "application/json",
+        "User-Agent": USER_AGENT,
+        "webhook-id": row.id,
+        "webhook-timestamp": str(at_s),
+        "webhook-signature": signature(open_secrets(ctx.labels, hook, now), row.id, at_s, body),
+    }
+
+
+async def _failed(
+    ctx: Context,
+    held: Claim,
+    row: WebhookDelivery,
+    hook: Webhook,
+    what: str,
+    took_ms: int,
+    answer: Answer | None = None,
+) -> None:
+    tries = row.tries + 1
+    gone = answer is not None and answer.status == GONE
+    pause = None if gone else pause_s(tries, row.id)
+    if pause is not None:
+        asked = answer.retry_after_s if answer and answer.retry_after_s else 0.0
+        due_at = ctx.clock.now() + timedelta(seconds=max(pause, min(asked, KEPT.total_seconds())))
+        await _note(ctx, held, row, what, took_ms, tries=tries, due_at=due_at)
+        return
+    why = "it answered 410 Gone." if gone else f"{tries} attempts over 75 hours failed, the last with: {what}."
+    await _note(ctx, held, row, what, took_ms, tries=tries, state=NotificationState.DEAD, off=(hook, why))
+
+
+async def _note(
+    ctx: Context,
+    held: Claim,
+    row: WebhookDelivery,
+    what: str,
+    took_ms: int = 0,
+    *,
+    state: NotificationState = NotificationState.PENDING,
+    tries: int | None = None,
+    due_at: datetime | None = None,
+    off: tuple[Webhook, str] | None = None,
+) -> None:
+    """Store what became of an attempt; `off` switches the webhook off and says why to the operators."""
+    now = ctx.clock.now()
+    attempts = [*row.attempts, {"at": now.isoformat(), "outcome": what, "ms": took_ms}][-ATTEMPTS_SHOWN:]
+    sent = {"sent_at": now} if state is NotificationState.SENT else {}
+    async with ctx.db.write() as tx:
+        mine = await release(
+            tx,
+            WebhookDelivery,
+            held,
+            due_at=due_at,
+            state=state,
+            tries=row.tries if tries is None else tries,
+            attempts=attempts,
+            **sent,
+        )
+        if mine and off is not None:
+            hook = await tx.get_one(Webhook, off[0].id)
+            if hook.off_at is None:
+                hook.off_at, hook.off_reason = now, off[1]
+                sentence = f"Webhook {hook.id} of {hook.actor} is switched off: {off[1]} A replay switches it on."
+                await page_in(ctx, tx, f"{hook.id}/off", sentence, now)
+                ctx.hints.outbox.set()
+
+
+async def _rendered(tx: Tx, row: WebhookDelivery) -> bytes:
+    """The message: what happened, and how its subject stands now."""
+    event = await tx.get(Event, row.event_id)
+    if event is None:
+        told = {"type": row.kind, "timestamp": row.created_at.isoformat(), "data": {"note": "A test."}}
+        return json.dumps(told).encode()
+    data: dict[str, Any] = {
+        "event_id": event.id,
+        "subject": event.subject,
+        "before": event.before,
+        "after": event.after,
+        "actor": event.actor,
+        "reason": event.reason[:TEXT_MAX],
+        **await _subject(tx, event.subject),
+    }
+    return json.dumps({"type": row.kind, "timestamp": event.at.isoformat(), "data": data}).encode()
+
+
+async def _subject(tx: Tx, subject: str) -> dict[str, Any]:
+    """What an event is about, as it stands now: the request, session, instance or stray, and whose it is."""
+    instance = await tx.get(Instance, subject)
+    stray = await tx.get(Stray, subject)
+    if stray is not None and stray.instance_id is not None:
+        instance = await tx.get(Instance, stray.instance_id)
+    session = await tx.get(Session, instance.session_id if instance else subject)
+    request = await tx.get(Request, session.request_id if session else subject)
+    told: dict[str, Any] = {}
+    for name, one, columns in (
+        ("request", request, ("id", "kind", "state", "requester", "outcome", "decided_by")),
+        ("session", session, ("id", "state", "owner", "deadline", "end_code", "end_reason")),
+        ("instance", instance, ("id", "cloud", "ref", "state", "price_usd_h")),
+        ("stray", stray, ("id", "cloud", "ref", "state", "price_usd_h", "reason")),
+    ):
+        if one is not None:
+            told[name] = {column: _plain(getattr(one, column)) for column in columns}
+    return told
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return None if value is None else str(value)[:TEXT_MAX]
+
+
+async def forget_due(ctx: Context) -> int:
+    """Drop deliveries that are over and old; returns how many."""
+    async with ctx.db.write() as tx:
+        return await forget(tx, ctx.clock.now() - KEPT)

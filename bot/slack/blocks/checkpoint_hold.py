@@ -1,0 +1,68 @@
+"""The message about a machine whose end waits for its checkpoint: why, until when, its cost, and what to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.sessions.expiration import left
+from bot.services.checkpoints.hold import ASKED, DESTROYED, DISK, HELD, SAVING, STOPPING
+from bot.slack.blocks.elements import SENTENCE_MAX, Message, button, code, confirm, person, safe, when
+from bot.slack.blocks.session_ending import EXTEND, before_end, lost, plain, stakes
+from bot.slack.blocks.session_ready_and_ended import what
+from ledger.kernel.ids import short_id
+from ledger.models import Instance
+from ledger.queries.views import SessionView
+
+SAVED: Final = "held_saved"
+LET_GO: Final = "held_let_go"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What such a message shows: `row` is the machine it is about, `step` where the gate was when it was told.
+
+    `cap_usd` is what is approved in all, `waiting` whether more time is asked for and not decided.
+    """
+
+    view: SessionView
+    row: Instance
+    step: str
+    cost_usd: Decimal
+    cap_usd: Decimal
+    waiting: bool
+
+
+def held(shown: Held, command: str, now: datetime) -> Message:
+    """The message, or what became of it."""
+    session, row = shown.view.session, shown.row
+    name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
+    if shown.step == DESTROYED:
+        return plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
+    standing = {SAVING: {SAVING}, HELD: {STOPPING, HELD}, ASKED: {STOPPING, HELD}, DISK: {HELD}}.get(shown.step, set())
+    if row.gate not in standing or row.gate_until is None:
+        return plain(f"The {name}: {note} This message needs no action.")
+    until, short = row.gate_until, short_id(session.id)
+    lead = (
+        f":floppy_disk: The end of the {name} of {person(session.owner)} at {safe(row.cloud, 40)} waits: its "
+        f"checkpoint is not verified. It ends {when(until)} ({left(until, now)}) unless somebody answers."
+    )
+    if session.preserve and shown.step != SAVING:
+        at = f"{person(session.owner)} at {safe(row.cloud, 40)}"
+        lead = f":floppy_disk: The disk of the {name} of {at} is kept and deleted {when(until)} ({left(until, now)})."
+    if shown.step == SAVING:
+        lead = f":floppy_disk: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} saves before its end."
+    facts = stakes(row.gate_note or "", (shown.cost_usd, shown.cap_usd), lost(row), waiting=shown.waiting)
+    mark = f"{session.id}/{int(until.timestamp())}"
+    gone = f"{what(session)} is ended and its disk is deleted."
+    buttons = [
+        button("I saved it", f"{SAVED}:{short}", mark, style="primary", label=f"The data of session {short} is saved",
+               confirm=confirm("Is everything saved?", gone, "I saved it")),
+        button("Ask for an extension…", f"{EXTEND}:{short}", mark, label=f"Ask for more time for session {short}"),
+        button("Let it go", f"{LET_GO}:{short}", mark, style="danger", label=f"Let session {short} go with its disk",
+               confirm=confirm("Let it go?", f"{gone} Nothing verified that its data is saved.", "Let it go")),
+    ]  # fmt: skip
+    hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} terminate {short}')}."
+    return before_end(lead, facts, buttons, hint)

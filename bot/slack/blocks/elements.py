@@ -1,0 +1,219 @@
+"""The pieces that every message is made of. Foreign text goes in through `safe`, `plain` or a quote, and only there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from bot.blockkit import clean, escape, mrkdwn, plain
+from bot.blockkit.text import ELLIPSIS, cut
+from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.phrases import rate, usd
+from ledger.kernel.actor import Actor, ActorKind
+
+Block = dict[str, Any]
+
+#: Longest foreign string inside a sentence of ours.
+WORD_MAX: Final = 200
+SENTENCE_MAX: Final = 600
+TEXT_MAX: Final = 3_000
+BUTTON_MAX: Final = 75
+HEADER_MAX: Final = 150
+
+# Slack has no escape for its formatting characters, so they are replaced by signs that look alike. Inside a word they
+# format nothing, and names such as RTX_4090 stay as they are.
+_LOOKALIKE: Final[Mapping[str, str]] = {"*": "∗", "_": "ˍ", "~": "∼", "`": "ʼ"}
+_FORMATTING: Final = re.compile(r"(?<![0-9A-Za-z])[*_~]|[*_~](?![0-9A-Za-z])|`")
+
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,20}")
+_CHANNEL: Final = re.compile(r"[CDG][A-Z0-9]{2,20}")
+_GROUP: Final = re.compile(r"S[A-Z0-9]{2,20}")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What is shown: blocks, and a text that says the same to screen readers and in notifications."""
+
+    text: str
+    blocks: tuple[Block, ...] = ()
+
+    def payload(self, version: int = 1) -> dict[str, Any]:
+        """The arguments of a post or an edit. Slack wants new block ids at every edit, so they carry the version."""
+        return {"text": self.text, "blocks": stamped(self.blocks, version)}
+
+
+def stamped(blocks: Iterable[Block], version: int) -> list[Block]:
+    """The blocks with ids that are unique in the message and new in this version; ids that are set stay."""
+    return [{"block_id": f"v{version}.{index}", **block} for index, block in enumerate(blocks)]
+
+
+def safe(text: str, limit: int = WORD_MAX) -> str:
+    """Foreign text inside mrkdwn: on one line, escaped, cut, and without the characters that would format it."""
+    return escape(_FORMATTING.sub(lambda found: _LOOKALIKE[found[0]], clean(text, limit)))
+
+
+def section(text: str, accessory: Block | None = None) -> Block:
+    """A paragraph of our own mrkdwn."""
+    block: Block = {"type": "section", "text": mrkdwn(clip(text, TEXT_MAX))}
+    return {**block, "accessory": accessory} if accessory else block
+
+
+def context(*texts: str) -> Block:
+    """Small print of our own mrkdwn."""
+    return {"type": "context", "elements": [mrkdwn(clip(text, TEXT_MAX)) for text in texts if text][:10]}
+
+
+def header(text: str) -> Block:
+    """A title; foreign text is allowed in it."""
+    return {"type": "header", "text": plain(text or "…", HEADER_MAX)}
+
+
+def divider() -> Block:
+    """A line."""
+    return {"type": "divider"}
+
+
+def actions(*elements: Block) -> Block:
+    """A row of buttons."""
+    return {"type": "actions", "elements": list(elements)}
+
+
+def button(
+    text: str, action_id: str, value: str, *, style: str = "", label: str = "", confirm: Block | None = None
+) -> Block:
+    """One button; `label` is what a screen reader says."""
+    made: Block = {"type": "button", "text": plain(text, BUTTON_MAX), "action_id": action_id, "value": value}
+    if style:
+        made["style"] = style
+    if label:
+        made["accessibility_label"] = clean(label, BUTTON_MAX)
+    if confirm:
+        made["confirm"] = confirm
+    return made
+
+
+def confirm(title: str, text: str, yes: str, no: str = "Back") -> Block:
+    """The question before a button does its work."""
+    return {"title": plain(title, 100), "text": plain(text, 300), "confirm": plain(yes, 30), "deny": plain(no, 30)}
+
+
+def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Iterable[int] = ()) -> Block:
+    """A table of plain cells, the first row its header; `right` are columns of numbers, `wrapped` those of prose."""
+    cells = [[{"type": "raw_text", "text": clean(cell, 100) or "–"} for cell in row] for row in rows]
+    aligned, folds = set(right), set(wrapped)
+    columns = range(len(cells[0]) if cells else 0)
+    settings: list[Block] = [{"align": "right" if column in aligned else "left"} for column in columns]
+    for column in folds.intersection(columns):
+        settings[column]["is_wrapped"] = True
+    return {"type": "table", "rows": cells, "column_settings": settings}
+
+
+def bullets(lines: Iterable[str]) -> str:
+    """Lines of our own mrkdwn under each other."""
+    return "\n".join(lines)
+
+
+def clip(text: str, limit: int) -> str:
+    """Our own text cut to `limit`, never inside an entity, a mention or a date."""
+    short = cut(text, limit, escaped=False)
+    if short == text:
+        return text
+    head = short.removesuffix(ELLIPSIS)
+    for opening, closing in (("<", ">"), ("&", ";")):
+        start = head.rfind(opening)
+        if start > head.rfind(closing):
+            head = head[:start]
+    return head.rstrip() + ELLIPSIS
+
+
+def when(at: datetime) -> str:
+    """A moment in each viewer's own time, with UTC for clients that cannot."""
+    fallback = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{fallback}>"
+
+
+def person(ref: str) -> str:
+    """A person as mrkdwn: a mention for a Slack user, a name for everybody else."""
+    actor = _actor(ref)
+    if actor is None:
+        return safe(ref) or "somebody"
+    if actor.kind is ActorKind.SLACK and _USER.fullmatch(actor.id):
+        return f"<@{actor.id}>"
+    if actor.kind is ActorKind.SYSTEM:
+        return "the policy" if actor.id.startswith("policy") else "GPU Shopper"
+    lead = {ActorKind.OPERATOR: "operator ", ActorKind.CONSUMER: "API key "}.get(actor.kind, "")
+    return f"{lead}{safe(actor.id)}"
+
+
+def mentions(names: Iterable[str]) -> str:
+    """People and user groups of the policy, as mentions; names that are no Slack ids are shown as people."""
+    people = [
+        f"<@{name}>" if _USER.fullmatch(name) else f"<!subteam^{name}>" if _GROUP.fullmatch(name) else person(name)
+        for name in names
+    ]
+    return ", ".join(people[:20]) + (" and others" if len(people) > 20 else "")
+
+
+def channel(name: str) -> str:
+    """A channel as mrkdwn."""
+    return f"<#{name}>" if _CHANNEL.fullmatch(name) else safe(name) or "a channel"
+
+
+def _actor(ref: str) -> Actor | None:
+    try:
+        return Actor.from_ref(ref)
+    except ValueError:
+        return None
+
+
+def code(text: str, limit: int = WORD_MAX) -> str:
+    """Foreign text in a fixed-width font. A backtick in it would end the span, so it is replaced."""
+    return f"`{escape(clean(text, limit).replace('`', _LOOKALIKE['`'])) or '–'}`"
+
+
+def dollars(amount_usd: Decimal) -> str:
+    """Dollars inside mrkdwn: `<$0.01` would otherwise open a link."""
+    return escape(usd(amount_usd))
+
+
+def percent(share: Decimal) -> str:
+    """A share between 0 and 1 as `99.12 %`."""
+    return f"{(share * 100).quantize(Decimal('0.01')).normalize():f} %"
+
+
+def money_range(best_usd: Decimal, worst_usd: Decimal) -> str:
+    """`$70.00–$85.00`."""
+    return f"{usd(best_usd)}–{usd(worst_usd)}"
+
+
+__all__ = [
+    "Block",
+    "Message",
+    "actions",
+    "bullets",
+    "button",
+    "channel",
+    "clip",
+    "code",
+    "confirm",
+    "context",
+    "divider",
+    "dollars",
+    "header",
+    "mentions",
+    "money_range",
+    "percent",
+    "person",
+    "rate",
+    "safe",
+    "say_hours",
+    "section",
+    "stamped",
+    "table",
+    "usd",
+    "when",
+]

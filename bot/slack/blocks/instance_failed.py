@@ -1,0 +1,68 @@
+"""What people read when an instance fails that they count on: what is wrong, what becomes of it, what comes next."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from bot.rules.instances.health import trouble
+from bot.rules.values.phrases import rate
+from bot.slack.blocks.elements import SENTENCE_MAX, Message, person, safe, section, when
+from bot.slack.blocks.session_ready_and_ended import what
+from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
+from ledger.models import Instance, Request, Session, Stray
+
+
+def interrupted(
+    request: Request, session: Session, row: Instance, newest: Instance | None, given_up: datetime | None, *, own: bool
+) -> Message:
+    """The state of one instance that failed. `newest` is the session's last one, `own` says that its owner reads it.
+
+    `given_up` is when it is ended unless it works again by then.
+    """
+    whose = f"Your *{what(session)}*" if own else f"{person(request.requester)} the *{what(session)}*"
+    lead = f"{whose} at {safe(row.cloud, 40)}"
+    if row.state in (InstanceState.LIVE, InstanceState.STOPPED):
+        spot, other = bool(row.offer.get("spot")), row.other_gpus
+        found = trouble(row.status, spot=spot, other=other) if row.trouble_at and row.status else None
+        if found is None:
+            text = f":white_check_mark: {lead} works again, as reported by the cloud."
+        else:
+            until = f" It is ended {when(given_up)} unless it is back by then." if given_up else ""
+            text = f":warning: {lead} does not work now. {safe(found.sentence, SENTENCE_MAX)}{until}"
+    else:
+        how = "is being ended" if row.state is InstanceState.TERMINATING else "is gone"
+        text = f":warning: {lead} {how}. {safe(row.outcome, SENTENCE_MAX)} {_next(request, session, row, newest)}"
+    return Message(text.strip(), (section(text.strip()),))
+
+
+_ENDED = {
+    StrayState.SEEN: "It is ended when it is seen again",
+    StrayState.CONDEMNED: "It is being ended",
+    StrayState.GONE: "It is gone",
+}
+
+
+def found(session: Session, row: Instance, stray: Stray, *, own: bool) -> Message:
+    """An instance with the label of this row that the row does not hold, or that it holds as lost."""
+    whose = f"your *{what(session)}*" if own else f"the *{what(session)}*"
+    lead = f"at {safe(row.cloud, 40)} ({rate(stray.price_usd_h)})"
+    if stray.state is StrayState.QUARANTINED:
+        text = (
+            f":warning: {whose[0].upper()}{whose[1:]} {lead} that had been taken for lost is listed again and costs. "
+            "Save what you need from it; an operator ends it, or its approved end does."
+        )
+    else:
+        why = safe(stray.reason, SENTENCE_MAX)
+        text = f":ghost: One more machine {lead} carries the label of {whose}. {why} {_ENDED[stray.state]}."
+    return Message(text, (section(text),))
+
+
+def _next(request: Request, session: Session, row: Instance, newest: Instance | None) -> str:
+    """What follows, as far as it is known now."""
+    if session.state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
+        return "Nothing else is bought for it."
+    if newest is not None and newest.id != row.id:
+        return f"The next option of the same approval, at {safe(newest.cloud, 40)}, takes its place."
+    if request.state in (RequestState.QUOTING, RequestState.PENDING):
+        return "It is asked again: nothing is bought before somebody approves new offers."
+    return "Then the next option of the approval is tried, or it is asked again."

@@ -1,0 +1,175 @@
+"""The message before the end of a session: what ends when and why, what it cost, what is lost, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Final
+
+from bot.rules.sessions.expiration import left
+from bot.services.sessions.service import Stakes
+from bot.slack.blocks.elements import (
+    SENTENCE_MAX,
+    Block,
+    Message,
+    actions,
+    button,
+    code,
+    confirm,
+    context,
+    dollars,
+    person,
+    safe,
+    say_hours,
+    section,
+    when,
+)
+from bot.slack.blocks.session_ready_and_ended import GOES_ON, KEEP_HOURS, TERMINATE, what
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import ENDABLE_SESSION
+from ledger.models import Instance, Session
+from ledger.queries.views import SessionView
+from providers.profiles.model import ProfileError, load
+
+KEEP: Final = "keep"
+EXTEND: Final = "extend"
+DONE: Final = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a warning shows. `end_s` is the end that it is about, in seconds since 1970; another one may stand by now.
+
+    `why` says which limit is reached then; `cap_usd` is what is approved in all; `inside` whether one more hour lies
+    inside that; `waiting` whether more time is asked for and not decided; `can_end` whether a call ends it.
+    """
+
+    view: SessionView
+    end_s: int
+    cost_usd: Decimal
+    cap_usd: Decimal
+    why: str
+    inside: bool
+    waiting: bool
+    can_end: bool = True
+
+
+def ending(shown: Ending, command: str, now: datetime) -> Message:
+    """The warning, or what became of it; `command` is the slash command."""
+    over = _moved(shown)
+    if over is not None:
+        return over
+    session, row = shown.view.session, shown.view.instance
+    end = session.deadline or now
+    at = f" at {safe(row.cloud, 40)}" if row else ""
+    lead = f":hourglass: The *{what(session)}*{at} of {person(session.owner)} ends {when(end)} ({left(end, now)})."
+    taken = lost(row) if shown.can_end else ""
+    facts = stakes(shown.why, (shown.cost_usd, shown.cap_usd), taken, waiting=shown.waiting)
+    short = short_id(session.id)
+    hint = f"Or type {code(f'{command} extend {short} 2h')} or {code(f'{command} done {short}')}."
+    return before_end(lead, facts, _buttons(shown) if shown.can_end else [], hint)
+
+
+def stakes(why: str, amounts: tuple[Decimal, Decimal], over: str, *, waiting: bool = False) -> list[str]:
+    """What every message before an end says: why, the `(cost so far, most in all)` dollars, what is lost (`over`).
+
+    Empty words for what is lost: nothing ends it. `waiting`: more time is asked for and not decided.
+    """
+    found = [f"*Why*: {safe(why, SENTENCE_MAX)}"] if why else []
+    found.append(f"*Cost so far*: {dollars(amounts[0])} of at most {dollars(amounts[1])}.")
+    found.append(f"*What is lost*: {over}" if over else GOES_ON)
+    if waiting:
+        found.append("More time is asked for and waits for a decision; until then this end stands.")
+    return found
+
+
+def before_end(lead: str, facts: Sequence[str], buttons: Sequence[Block], hint: str) -> Message:
+    """Such a message: what ends when, what is at stake, what can be clicked, and how to say it in words."""
+    blocks = (section(lead), section("\n".join(facts)), *([actions(*buttons)] if buttons else ()), context(hint))
+    return Message(" ".join([lead, *facts, hint]), blocks)
+
+
+def plain(text: str) -> Message:
+    """What became of such a message: one sentence, and nothing to click."""
+    return Message(text, (section(text),))
+
+
+def lost(row: Instance | None) -> str:
+    """What goes with an instance at its end, as its cloud's profile has it, and what to do about it."""
+    try:
+        over = load(row.cloud).over if row else ""
+    except ProfileError:
+        over = ""
+    return f"{safe(over, SENTENCE_MAX) or 'Its disk goes with it.'} Save what you need."
+
+
+def last_call(shown: Ending, now: datetime) -> Message:
+    """The last warning is a message of its own, because nobody hears of an edit."""
+    over = _moved(shown)
+    if over is not None:
+        return over
+    session = shown.view.session
+    end = session.deadline or now
+    text = f":rotating_light: Last call: the *{what(session)}* of {person(session.owner)} ends {when(end)}."
+    return Message(f"{text} The buttons are in the message above.", (section(text), context("The buttons are above.")))
+
+
+def _moved(shown: Ending) -> Message | None:
+    """What is said when the end that the message spoke of does not stand any more; None while it does."""
+    session = shown.view.session
+    if session.state not in ENDABLE_SESSION:
+        gone = session.ended_at is not None
+        text = f"The *{what(session)}* {'has ended' if gone else 'is ending'}; this message needs no action."
+    elif session.deadline is None:
+        text = f"The *{what(session)}* is asked for again; this message needs no action."
+    elif int(session.deadline.timestamp()) != shown.end_s:
+        text = f":white_check_mark: The end was moved: the *{what(session)}* now ends {when(session.deadline)}."
+    else:
+        return None
+    return plain(text)
+
+
+def _buttons(shown: Ending) -> list[Block]:
+    session = shown.view.session
+    mark, short = f"{session.id}/{shown.end_s}", short_id(session.id)
+    more = say_hours(KEEP_HOURS)
+    if shown.inside:
+        first = button(f"Keep {more}", f"{KEEP}:{short}", mark, style="primary", label=f"Keep session {short} {more}")
+    else:
+        label = f"Ask for more time for session {short}"
+        first = button("Ask for more time…", f"{EXTEND}:{short}", mark, style="primary", label=label)
+    return [first, done_button(session, mark), stop_button(session, mark)]
+
+
+def done_button(session: Session, mark: str) -> Block:
+    """*It is done*, for the end that `mark` names."""
+    short = short_id(session.id)
+    ask = confirm("Is the work done?", f"{what(session)} is ended and its disk is deleted.", "It is done")
+    return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=ask)
+
+
+def stop_button(session: Session, mark: str) -> Block:
+    """*End it now*, for the end that `mark` names."""
+    short = short_id(session.id)
+    ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+    label = f"End session {short} now"
+    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=ask)
+
+
+def end_question(stakes: Stakes, now: datetime) -> Message:
+    """Before an end that somebody typed: what it is, what it has cost, what is lost, and the button that does it."""
+    session, row = stakes.view.session, stakes.view.instance
+    short, so_far = short_id(session.id), dollars(stakes.cost_usd)
+    where = f" at {safe(row.cloud, 30)}" if row is not None else ""
+    parts = [f"*{what(session)}*{where} of {person(session.owner)}", str(session.state), f"{so_far} so far"]
+    if session.deadline is not None:
+        parts.append(left(session.deadline, now))
+    text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
+    told = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
+    ask = confirm("End this session?", told, "End it")
+    end = button(
+        "End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=f"End session {short}", confirm=ask
+    )
+    return Message(text, (section(text), actions(end), context("Nothing has ended yet.")))

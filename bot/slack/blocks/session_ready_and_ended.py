@@ -1,0 +1,134 @@
+"""The direct messages to the owner of a session: it is ready, it has ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from urllib.parse import quote
+
+from bot.rules.values.phrases import hours, rate, unreconciled
+from bot.services.nodes.connection import fingerprint, known_hosts, ssh_command
+from bot.slack.blocks.elements import (
+    SENTENCE_MAX,
+    Block,
+    Message,
+    actions,
+    button,
+    code,
+    confirm,
+    context,
+    dollars,
+    safe,
+    section,
+    when,
+)
+from ledger.kernel.ids import short_id
+from ledger.kernel.states import SessionState
+from ledger.models import Instance, Session
+from ledger.queries.views import SessionView
+from providers.capabilities import Capabilities
+
+TERMINATE = "terminate"
+#: What the button *Keep* adds.
+KEEP_HOURS = Decimal(1)
+GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or by hand on its cloud's own page."
+
+
+def ready(view: SessionView, command: str, able: Capabilities | None = None, *, keyless: bool = False) -> Message:
+    """How to connect, what it costs, when it ends and how to end it before; `command` is the slash command.
+
+    `able` says what its cloud can do; without it, everything is assumed. `keyless`: its owner has no SSH key here.
+    """
+    session, row = view.session, view.instance
+    if row is None:
+        return Message(f"Your {what(session)} is ready.", (section(f"Your *{what(session)}* is ready."),))
+    lead = f"Your *{what(session)}* at {safe(row.cloud, 40)} is ready, as reported by the cloud."
+    lines = [f"Connect: {code(ssh_command(row), 400)}"] if row.ssh_host else [_no_address(able)]
+    if row.ssh_host:
+        lines.append(
+            f"Host {code(row.ssh_host)} · port {code(str(row.ssh_port))} · user {code(row.ssh_user or 'root')}"
+        )
+    if row.ssh_host and row.host_key:
+        lines.append(f"Host key {code(fingerprint(row.host_key))}{known(row)}")
+    if row.ssh_host and keyless:
+        add = code(f"{command} key add ssh-ed25519 AAAA…")
+        lines.append(f"You have no SSH key here, so none is on it and the login is refused; for the next one: {add}")
+    lines.append(f"Cost: {rate(row.price_usd_h)}")
+    if session.deadline:
+        lines.append(f"Ends: {when(session.deadline)} (approved for at most {hours(Decimal(session.hours))})")
+        lines.append(f"More time: {code(f'{command} extend {short_id(session.id)} 1h')}")
+    ending = f"End it before with the button or {code(f'{command} terminate {short_id(session.id)}')}."
+    end: tuple[Block, ...] = (end_button(session),)
+    if able is not None and not able.terminate:
+        ending, end = GOES_ON, ()
+    text = f"{lead} {' · '.join(lines)}. {ending}"
+    return Message(text, (section(f":rocket: {lead}"), section("\n".join(lines)), context(ending), *end))
+
+
+def known(row: Instance) -> str:
+    """The line with which `ssh` asks nothing at the first connection, where there is one."""
+    line = known_hosts(row)
+    return f" · for `known_hosts`: {code(line, 1_200)}" if line else ""
+
+
+def _no_address(able: Capabilities | None) -> str:
+    if able is None or able.ssh:
+        return "The cloud reports no SSH address."
+    return "It runs the command that was asked for; there is no SSH."
+
+
+def ended(
+    view: SessionView,
+    cost_usd: Decimal,
+    able: Capabilities | None = None,
+    between: tuple[Decimal, Decimal] | None = None,
+) -> Message:
+    """The end, why, and what it cost: dollars, or hours of the quota where the cloud is free.
+
+    `between` is the least and most that it can have cost where the cloud never says.
+    """
+    session = view.session
+    failed = session.state is SessionState.FAILED
+    verb = "failed" if failed else "is confirmed gone"
+    why = f" {safe(session.end_reason, SENTENCE_MAX)}" if session.end_reason else ""
+    cost = f"It cost {dollars(cost_usd)}." if cost_usd or not failed else "It cost nothing."
+    if between is not None:
+        cost += f" {safe(unreconciled(*between))}"
+    if able is not None and able.free:
+        cost = _free_hours(view.instance)
+    text = f"{':x:' if failed else ':checkered_flag:'} Your *{what(session)}* {verb}.{why} {cost}"
+    text += _page(view.instance, able)
+    at = [context(f"Ended {when(session.ended_at)} · session {code(short_id(session.id))}")] if session.ended_at else []
+    return Message(text, (section(text), *at))
+
+
+def _page(row: Instance | None, able: Capabilities | None) -> str:
+    """Where people see what a run left, at clouds that have such a page."""
+    if able is None or not able.page_url or row is None or not row.ref:
+        return ""
+    parts = [quote(part, safe="") for part in row.ref.split("/")]
+    if len(parts) < able.page_url.count("{"):
+        return ""
+    where = able.page_url.format(*parts)
+    return f" What it left is at <{where}|its page>."
+
+
+def _free_hours(row: Instance | None) -> str:
+    """What a free run used of its quota, as far as its start and end were seen."""
+    if row is None or row.billing_from is None or row.billing_until is None:
+        return "It cost nothing."
+    used_h = Decimal(str((row.billing_until - row.billing_from) / timedelta(hours=1)))
+    return f"It cost nothing and used about {hours(max(used_h, Decimal(0)))} of the quota."
+
+
+def end_button(session: Session) -> Block:
+    """Ends a session after a question."""
+    ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+    short = short_id(session.id)
+    label = f"End session {short}"
+    return actions(button("End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=label, confirm=ask))
+
+
+def what(session: Session) -> str:
+    """`4× A100-80GB`, escaped."""
+    return f"{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"

@@ -1,0 +1,106 @@
+"""What every handler works with: the services' context, Slack, and the two ways to answer a person."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from bot.blockkit import validate_view
+from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.grammar.parser import Command
+from bot.services.access import delegation
+from bot.services.runtime.context import Context
+from bot.slack.blocks.elements import Message
+from bot.slack.blocks.private_answer import said
+from bot.slack.identity import Directory
+from bot.slack.inbound import Heard
+from bot.slack.modals import View
+from bot.slack.settings import SlackSettings
+from bot.slack.web import Web, WebError
+from ledger.core.claims import Claim
+from ledger.core.events import announce
+from ledger.core.outbox import notification_of
+from ledger.kernel.states import NotificationKind
+
+#: A trigger id lives three seconds from the click; some of them are spent on the way.
+TRIGGER_S = 2.5
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One stored message to process.
+
+    Only there right after it came: `trigger`, `since` (when that was, monotonic seconds) and `parsed`, its words.
+    """
+
+    key: str
+    claim: Claim
+    heard: Heard
+    trigger: str = ""
+    since: float = 0.0
+    parsed: Command | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Handed to every handler."""
+
+    ctx: Context
+    settings: SlackSettings
+    web: Web
+    directory: Directory
+
+    async def decider(self, job: Job) -> DeciderFacts:
+        """Who decides, with what Slack knows now of those in whose place they do."""
+        facts = await self.directory.facts(job.heard.user, job.heard.team)
+        return await delegation.looked_up(replace(self.ctx, people=self.directory), facts)
+
+    async def say(self, job: Job, message: Message, channel: str = "", *, about: str = "") -> None:
+        """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once.
+
+        `about` tells a further answer to the same message from the first.
+        """
+        subject = f"{job.key}/{about}" if about else job.key
+        where = channel or job.heard.channel
+        destination = f"{where}/{job.heard.user}" if where else job.heard.user
+        now = self.ctx.clock.now()
+        async with self.ctx.db.write() as tx:
+            kind = NotificationKind.REPLY
+            if await notification_of(tx, kind, subject, destination) is not None:
+                return
+            body = message.payload()
+            await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
+        self.ctx.hints.outbox.set()
+
+    async def open(self, job: Job, view: View, instead: str, channel: str = "") -> None:
+        """Open a dialog while the trigger lives; afterwards say `instead`, the sentence that tells what to do."""
+        if not await self.show(job, view, "views.open"):
+            await self.say(job, said(instead), channel)
+
+    async def change(self, view_id: str, view: View) -> bool:
+        """Replace what an open dialog shows. False when it was closed meanwhile or cannot be shown."""
+        problems = validate_view(view)
+        if problems:
+            log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
+        try:
+            await self.web.call("views.update", view_id=view_id, view=view)
+        except WebError as error:
+            log.info("the dialog %s was not changed: %s", view["callback_id"], error)
+            return False
+        return True
+
+    async def show(self, job: Job, view: View, method: str) -> str:
+        """Open a dialog, or push one onto another, while the trigger lives. Its id, empty when it is not shown."""
+        age_s = self.ctx.clock.monotonic() - job.since
+        if job.trigger and age_s < TRIGGER_S:
+            problems = validate_view(view)
+            if problems:
+                log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
+            try:
+                answer = await self.web.call(method, trigger_id=job.trigger, view=view)
+                return str((answer.get("view") or {}).get("id") or "")
+            except WebError as error:
+                log.warning("the dialog %s did not open: %s", view["callback_id"], error)
+        return ""

@@ -1,0 +1,1 @@
+"""Writers: moves, claims, locks, events, inbox, outbox and entries."""

@@ -1,0 +1,123 @@
+"""Claims: the right to work on a row until a time. One path for both databases, safe with any number of replicas.
+
+Select due ids with `FOR UPDATE SKIP LOCKED` (SQLite's write transaction needs no lock), set a token and an expiry,
+commit, work outside any transaction, and apply the result guarded by the token. A replica that dies leaves a claim
+that expires; a replica that pauses finds its token replaced.
+
+A claimed row is due again when its lease ends, so whoever makes it due earlier meanwhile leaves a trace, and giving the
+row back keeps that earlier time: what happened during the work is not slept over.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from sqlalchemy import Integer, Select, and_, bindparam, case, func, or_, select, union_all, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.engine.db import Database
+from ledger.models import MOVABLE, Inbox, Instance, Notification, Request, Session, WebhookDelivery
+
+Model = TypeVar("Model", Request, Session, Instance, Notification, Inbox, WebhookDelivery)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """`row_id` is ours to work on until the lease ends; every result is applied under `token`.
+
+    `taken_over` says that somebody else's claim ran out: what they did with the row is not known.
+    """
+
+    row_id: str
+    token: str
+    taken_over: bool = False
+
+
+def _key(model: type[Any]) -> Any:
+    return model.key if model is Inbox else model.id
+
+
+@lru_cache(maxsize=64)
+def _due(model: type[Any], states: frozenset[Any]) -> tuple[Select[Any], Select[Any]]:
+    """Is a row due at `now`, and which ones, at `most` so many? Built once, because every tick asks for every kind."""
+    key = _key(model)
+    due = (
+        select(key.label("id"), model.claim_token.label("held"))
+        .where(
+            model.state.in_(list(states)),
+            model.due_at <= bindparam("now"),
+            or_(model.claim_until.is_(None), model.claim_until <= bindparam("now")),
+        )
+        .order_by(model.due_at, key)
+    )
+    return due.limit(1), due.limit(bindparam("most", type_=Integer)).with_for_update(skip_locked=True)
+
+
+async def claim(
+    db: Database,
+    model: type[Model],
+    *,
+    now: datetime,
+    states: Collection[Any],
+    limit: int,
+    lease: timedelta,
+) -> list[Claim]:
+    """Claim at most `limit` due rows of `model` in one of `states`, the longest overdue first."""
+    key = _key(model)
+    look, take = _due(model, frozenset(states))
+    async with db.read() as tx:
+        if (await tx.execute(look, {"now": now})).first() is None:
+            return []  # Most ticks find nothing; looking first keeps an idle process from writing at all.
+    token = secrets.token_hex(16)
+    async with db.write() as tx:
+        before = {row.id: row.held for row in await tx.execute(take, {"now": now, "most": limit})}
+        if not before:
+            return []
+        taken = await tx.execute(
+            update(model)
+            .where(key.in_(list(before)))
+            .values(claim_token=token, claim_until=now + lease, due_at=now + lease)
+            .returning(key)
+        )
+        found = set(taken.scalars())
+    return [Claim(row_id, token, held is not None) for row_id, held in before.items() if row_id in found]
+
+
+async def release(tx: AsyncSession, model: type[Model], held: Claim, *, due_at: datetime | None, **values: Any) -> bool:
+    """Give the row back with its next due time (None: nothing is left to do) and further column values.
+
+    A row that was made due during the claim stays due at that time, if it is earlier. False when the claim was lost
+    meanwhile: then nothing was written, and the work's result must be discarded.
+    """
+    if "state" in values and model in MOVABLE:
+        raise TypeError("a state is changed only by ledger.core.moves.move")
+    woken = model.due_at < model.claim_until
+    if due_at is not None:
+        woken = and_(woken, model.due_at < due_at)
+    result = await tx.execute(
+        update(model)
+        .where(_key(model) == held.row_id, model.claim_token == held.token)
+        .values(claim_token=None, claim_until=None, due_at=case((woken, model.due_at), else_=due_at), **values)
+        .returning(_key(model))
+    )
+    return result.first() is not None
+
+
+async def wake(tx: AsyncSession, model: type[Model], row_id: str, at: datetime) -> None:
+    """Make a row due at `at` unless it is due earlier."""
+    await tx.execute(
+        update(model).where(_key(model) == row_id, or_(model.due_at.is_(None), model.due_at > at)).values(due_at=at)
+    )
+
+
+async def next_due(db: Database, after: datetime) -> datetime | None:
+    """When a request, a session, an instance or a message is due next after that moment; None when nothing is."""
+    tables: tuple[Any, ...] = (Request, Session, Instance, Notification)
+    soonest = union_all(*(select(func.min(one.due_at)).where(one.due_at > after) for one in tables))
+    async with db.read() as tx:
+        return min((found for found in (await tx.execute(soonest)).scalars() if found is not None), default=None)

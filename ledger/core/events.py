@@ -1,0 +1,99 @@
+"""The journal and the outbox, written in the transaction of the change that they speak of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.engine.db import insert_for
+from ledger.kernel.actor import Actor
+from ledger.kernel.ids import new_id
+from ledger.kernel.states import NotificationKind, NotificationState
+from ledger.models import Event, Notification
+
+
+def record(
+    tx: AsyncSession,
+    *,
+    at: datetime,
+    actor: Actor,
+    subject: str,
+    kind: str,
+    before: str = "",
+    after: str = "",
+    reason: str = "",
+    data: dict[str, Any] | None = None,
+    key: str = "",
+) -> None:
+    """Add one journal row. `kind` is the table's noun and a verb: `instance.moved`, `key.added`.
+
+    `key` names the call that did it, where it may come again: `queries.journal.noted_before` finds the row by it.
+    """
+    tx.add(
+        Event(
+            id=new_id("evt", at),
+            at=at,
+            actor=actor.ref,
+            subject=subject,
+            kind=kind,
+            before=before,
+            after=after,
+            reason=reason,
+            data={**(data or {}), **({"key": key} if key else {})},
+        )
+    )
+
+
+async def announce_once(
+    tx: AsyncSession, *, at: datetime, kind: NotificationKind, subject: str, destination: str, body: dict[str, Any]
+) -> bool:
+    """Make a notification due unless there is one already, here or at another replica. True when it is new."""
+    there = ["kind", "subject", "destination"]
+    insert = _row(tx, at=at, kind=kind, subject=subject, destination=destination, body=body)
+    return (
+        await tx.execute(insert.on_conflict_do_nothing(index_elements=there).returning(Notification.id))
+    ).first() is not None
+
+
+async def announce(
+    tx: AsyncSession,
+    *,
+    at: datetime,
+    kind: NotificationKind,
+    subject: str,
+    destination: str,
+    body: dict[str, Any] | None = None,
+) -> None:
+    """Make a notification due: a new row, or the next version of the one that is already shown.
+
+    One row per (kind, subject, destination), so announcing again updates the message that people see. A claim that is
+    being served keeps its lease: it sends the version it read, and the higher version makes the row due again.
+    """
+    insert = _row(tx, at=at, kind=kind, subject=subject, destination=destination, body=body or {})
+    await tx.execute(
+        insert.on_conflict_do_update(
+            index_elements=["kind", "subject", "destination"],
+            set_={
+                "version": Notification.version + 1,
+                "state": NotificationState.PENDING,
+                "due_at": at,
+                "body": insert.excluded.body,
+            },
+        )
+    )
+
+
+def _row(tx: AsyncSession, *, at: datetime, **values: Any) -> Any:
+    return insert_for(tx, Notification).values(
+        id=new_id("ntf", at),
+        state=NotificationState.PENDING,
+        version=1,
+        sent_version=0,
+        tries=0,
+        error="",
+        created_at=at,
+        due_at=at,
+        **values,
+    )

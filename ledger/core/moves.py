@@ -1,0 +1,149 @@
+"""The only code that changes a state. One guarded UPDATE, its journal row and its notifications, in one transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.core.events import announce, record
+from ledger.core.locks import lock_family
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.proof import ProofOfEnd
+from ledger.kernel.states import InstanceState, NotificationKind, State, announced, is_terminal, reachable, sources
+from ledger.models import GrantRow, Instance, Request, Session, Stray
+
+Row = TypeVar("Row", Request, GrantRow, Session, Instance, Stray)
+
+#: The rows of which a sweep takes claims.
+CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
+
+
+class MoveError(Exception):
+    """A move did not happen; `row_id`, `now` and `to` say which."""
+
+    def __init__(self, row_id: str, now: str, to: str) -> None:
+        super().__init__(f"{row_id} is {now} and did not become {to}")
+        self.row_id = row_id
+        self.now = now
+        self.to = to
+
+
+class StaleMove(MoveError):
+    """Somebody else moved the row first, or the claim under which we worked is no longer ours."""
+
+
+class IllegalMove(MoveError):
+    """The table of legal moves has no way from the row's history to this state: a bug in the caller."""
+
+
+class ProofMissing(TypeError):
+    """A move of an instance to GONE was tried without a `ProofOfEnd`."""
+
+
+async def move(
+    tx: AsyncSession,
+    model: type[Row],
+    row_id: str,
+    to: State,
+    *,
+    at: datetime,
+    actor: Actor,
+    reason: str = "",
+    only_from: frozenset[State] | None = None,
+    version: int | None = None,
+    claim: str | None = None,
+    proof: ProofOfEnd | None = None,
+    values: dict[str, Any] | None = None,
+    noted: dict[str, Any] | None = None,
+) -> Row:
+    """Move one row to `to` and return it as it is now.
+
+    The WHERE clause comes from the table of legal moves, narrowed by `only_from`, `version` (the row's version that
+    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal.
+    Raises `StaleMove` when the row has moved on, `IllegalMove` when it could never have come here, `LookupError` for an
+    unknown id.
+    """
+    if to is InstanceState.GONE and proof is None:
+        raise ProofMissing(f"{row_id}: only a ProofOfEnd moves an instance to gone")
+    _refuse_misuse(model, to, claim, values or {})
+    await lock_family(tx, model, row_id)
+    allowed = sources(to) if only_from is None else sources(to) & only_from
+    before = (
+        await tx.execute(select(model.state, model.version).where(model.id == row_id).with_for_update(key_share=True))
+    ).first()
+    if before is None:
+        raise LookupError(f"there is no {model.__tablename__} row {row_id}")
+    where = [model.id == row_id, model.state.in_(allowed), model.version == before.version]
+    if version is not None:
+        where.append(model.version == version)
+    if claim is not None:
+        where.append(model.claim_token == claim)  # type: ignore[attr-defined] # Checked above.
+    changed = {"state": to, "version": model.version + 1, **(values or {})}
+    row = (
+        await tx.execute(
+            update(model).where(*where).values(changed).returning(model).execution_options(populate_existing=True)
+        )
+    ).scalar_one_or_none()
+    if row is None:
+        raise _refusal(row_id, before.state, to)
+    record(
+        tx,
+        at=at,
+        actor=actor,
+        subject=row_id,
+        kind=f"{model.__tablename__.rstrip('s')}.moved",
+        before=str(before.state),
+        after=str(to),
+        reason=reason,
+        data=_evidence(proof) | (noted or {}),
+    )
+    for kind in announced(to):
+        await _announce(tx, row, to, kind, at)
+    return row
+
+
+def _evidence(proof: ProofOfEnd | None) -> dict[str, Any]:
+    return {"proof": str(proof.kind), "evidence": [t.isoformat() for t in proof.evidence]} if proof else {}
+
+
+def _refuse_misuse(model: type[Any], to: State, claim: str | None, values: dict[str, Any]) -> None:
+    """A call that could only do something else than it says is a TypeError."""
+    if type(to) is not model.state.type.enum:
+        raise TypeError(f"{to!r} is a state of another machine than {model.__name__}'s")
+    if not values.keys().isdisjoint({"id", "state", "version"}):
+        raise TypeError("a move sets id, state and version itself; values are the other columns")
+    if claim is not None and model not in CLAIMED:
+        raise TypeError(f"{model.__name__} rows are not claimed, so a claim cannot guard their moves")
+
+
+def _refusal(row_id: str, now: State, to: State) -> MoveError:
+    """Tell a lost race from a bug: after a race the row is where a legal history leads."""
+    followed = is_terminal(now) or any(now == state or now in reachable(state) for state in sources(to))
+    return (StaleMove if followed else IllegalMove)(row_id, str(now), str(to))
+
+
+async def _announce(
+    tx: AsyncSession,
+    row: Request | GrantRow | Session | Instance | Stray,
+    to: State,
+    kind: NotificationKind,
+    at: datetime,
+) -> None:
+    """Find out where the notification of this move is read, and make it due there."""
+    if isinstance(row, Stray):
+        await announce(tx, at=at, kind=kind, subject=row.id, destination="channel:operators")
+        return
+    request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)
+    subject, destination = request.id, request.channel
+    if kind is NotificationKind.REQUEST_RESULT:
+        # Each outcome is a reply of its own in the thread, so its subject names the state that was reached.
+        subject = f"{request.id}/{to}"
+    elif kind in (NotificationKind.SESSION_READY, NotificationKind.SESSION_ENDED):
+        owner = Actor.from_ref(request.requester)
+        if owner.kind is not ActorKind.SLACK:
+            return
+        subject, destination = row.id, owner.id
+    await announce(tx, at=at, kind=kind, subject=subject, destination=destination)

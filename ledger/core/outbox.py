@@ -1,0 +1,73 @@
+"""The outbox: where a thing is told, and what became of the telling. Notifications are made by `ledger.core.events`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.core.claims import Claim
+from ledger.kernel.states import NotificationKind, NotificationState
+from ledger.models import Notification
+
+
+async def message_of(tx: AsyncSession, subject: str, destination: str) -> Notification | None:
+    """The request's own message in a channel: where thread replies go."""
+    return await tx.scalar(
+        select(Notification).where(
+            Notification.kind == NotificationKind.REQUEST_MESSAGE,
+            Notification.subject == subject,
+            Notification.destination == destination,
+        )
+    )
+
+
+async def notification_of(
+    tx: AsyncSession, kind: NotificationKind, subject: str, destination: str
+) -> Notification | None:
+    """One row of the outbox by what makes it unique."""
+    return await tx.scalar(
+        select(Notification).where(
+            Notification.kind == kind, Notification.subject == subject, Notification.destination == destination
+        )
+    )
+
+
+async def notifications_of(tx: AsyncSession, kind: NotificationKind, subject: str) -> list[Notification]:
+    """Everywhere that one thing is told."""
+    told = select(Notification).where(Notification.kind == kind, Notification.subject == subject)
+    return list(await tx.scalars(told.order_by(Notification.id)))
+
+
+async def notification_sent(
+    tx: AsyncSession, held: Claim, *, version: int, channel: str, ts: str | None, at: datetime
+) -> None:
+    """Record where a notification is shown. A version announced meanwhile leaves the row due again."""
+    await _settle(
+        tx, held, version, {"sent_version": version, "channel": channel, "ts": ts, "sent_at": at, "error": ""}
+    )
+
+
+async def notification_dead(tx: AsyncSession, held: Claim, *, version: int, error: str) -> None:
+    """No later attempt can succeed: keep the reason. A newer version is tried all the same."""
+    await _settle(tx, held, version, {"error": error}, NotificationState.DEAD)
+
+
+async def _settle(
+    tx: AsyncSession,
+    held: Claim,
+    version: int,
+    values: dict[str, Any],
+    state: NotificationState = NotificationState.SENT,
+) -> None:
+    free: dict[str, Any] = {"claim_token": None, "claim_until": None, "tries": 0}
+    mine = (Notification.id == held.row_id, Notification.claim_token == held.token)
+    done: Any = await tx.execute(
+        update(Notification)
+        .where(*mine, Notification.version == version)
+        .values(**values, **free, state=state, due_at=None)
+    )
+    if not done.rowcount:  # It has moved on meanwhile, so its newer version stays due; or the claim was lost.
+        await tx.execute(update(Notification).where(*mine).values(**values, **free))

@@ -1,0 +1,74 @@
+"""The turns that all replicas of a deployment take at a cloud with a limit. One statement each, nothing else inside."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import case, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from ledger.engine.db import Database
+from ledger.models import TurnRow
+
+#: A row further ahead than this was written by a clock that was wrong, and is not believed.
+HORIZON = timedelta(minutes=15)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US = timedelta(microseconds=1)
+
+log = logging.getLogger(__name__)
+
+
+class TurnsUnavailable(RuntimeError):
+    """The ledger could not be asked now."""
+
+
+async def take(
+    db: Database, name: str, now: datetime, *, every: timedelta, ahead: timedelta, patience: timedelta
+) -> tuple[timedelta, bool]:
+    """Take the next turn of `name`: how long until then, and True; nothing is taken when that exceeds `patience`.
+
+    Turns are `every` apart, but the first ones may come `ahead` of that. Raises `TurnsUnavailable`.
+    """
+    now_us, every_us, ahead_us = ((now - _EPOCH) // _US, every // _US, ahead // _US)
+    free = _free_from(now_us)
+    insert = db.insert(TurnRow).values(name=name, free_at_us=now_us + every_us)
+    statement = insert.on_conflict_do_update(
+        index_elements=["name"],
+        set_={"free_at_us": free + every_us},
+        where=free <= now_us + ahead_us + patience // _US,
+    ).returning(TurnRow.free_at_us)
+    try:
+        async with db.write() as tx:
+            taken = (await tx.execute(statement)).scalar()
+            stands = taken if taken is not None else (await tx.execute(_standing(name))).scalar_one() + every_us
+    except (SQLAlchemyError, OSError) as error:
+        raise TurnsUnavailable(str(type(error).__name__)) from error
+    wait_us = max(stands - every_us - ahead_us - now_us, 0)
+    return timedelta(microseconds=wait_us), taken is not None
+
+
+async def hold(db: Database, name: str, until: datetime) -> None:
+    """No turn of `name` comes before `until`. Raises `TurnsUnavailable`."""
+    until_us = (until - _EPOCH) // _US
+    insert = db.insert(TurnRow).values(name=name, free_at_us=until_us)
+    statement = insert.on_conflict_do_update(
+        index_elements=["name"], set_={"free_at_us": until_us}, where=TurnRow.free_at_us < until_us
+    )
+    try:
+        async with db.write() as tx:
+            await tx.execute(statement)
+    except (SQLAlchemyError, OSError) as error:
+        raise TurnsUnavailable(str(type(error).__name__)) from error
+
+
+def _free_from(now_us: int) -> Any:
+    """When the group would be free: now, where it is free already or where the row cannot be right."""
+    stored = TurnRow.free_at_us
+    wrong = stored > now_us + HORIZON // _US
+    return case((stored < now_us, now_us), (wrong, now_us), else_=stored)
+
+
+def _standing(name: str) -> Any:
+    return select(TurnRow.free_at_us).where(TurnRow.name == name)

@@ -1,0 +1,1 @@
+"""Values without I/O: ids, money, actors, jobs, grants, proofs, states."""

@@ -1,0 +1,141 @@
+"""Column types: money as integer micro-dollars, time as aware UTC, states as their enum, text that both databases take.
+
+PostgreSQL refuses a NUL character and half of a surrogate pair, in text and in JSONB, where SQLite stores them. Foreign
+text (a message, a cloud's status) may hold both, and one such character must not make a row unwritable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from math import isfinite
+from typing import Any, TypeVar
+
+from sqlalchemy import JSON, BigInteger, DateTime, String, Text
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from ledger.kernel.money import from_micro, to_micro
+
+E = TypeVar("E", bound=StrEnum)
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_AS_TEXT = json.JSONEncoder(ensure_ascii=False).encode
+#: What the text of a JSON value has in it when something in the value may not be stored. It may also be harmless.
+_SUSPECT = re.compile(r"[\ud800-\udfff]|\\u0000|NaN|Infinity")
+
+
+def storable(text: str) -> str:
+    """`text` with every character that PostgreSQL refuses replaced by U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def storable_json(value: Any) -> Any:
+    """A JSON value with every text in it made storable, keys too; NaN and infinities are no JSON and become text.
+
+    A value in which nothing is wrong is returned as it is. TypeError for what is no JSON, RecursionError for what is
+    nested without end.
+    """
+    return value if _SUSPECT.search(_AS_TEXT(value)) is None else _mended(value)
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {storable(k) if isinstance(k, str) else k: _mended(v) for k, v in value.items()}
+    return [_mended(v) for v in value] if isinstance(value, list | tuple) else value
+
+
+class SafeText(TypeDecorator[str]):
+    """Text of any length that may come from outside."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else storable(value)
+
+
+class SafeString(TypeDecorator[str]):
+    """Text of at most `length` characters. PostgreSQL refuses a longer one; SQLite does not look."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else storable(value)
+
+
+#: JSONB on PostgreSQL, text on SQLite: for values that `storable_json` has seen already.
+CHECKED_JSON: TypeEngine[Any] = JSON().with_variant(JSONB(), "postgresql")
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON value, made storable as it is bound."""
+
+    impl = CHECKED_JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        return storable_json(value)
+
+
+class MicroUsd(TypeDecorator[Decimal]):
+    """`Decimal` dollars in Python, integer micro-dollars in the database. A float is refused."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> int | None:
+        if value is None:
+            return None
+        if not isinstance(value, Decimal):
+            raise TypeError(f"money must be a Decimal, not {type(value).__name__}")
+        return to_micro(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
+        return None if value is None else from_micro(int(value))
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC in and out. A naive datetime is refused, never guessed."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise TypeError("a stored time must be aware UTC")
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class EnumText(TypeDecorator[E]):
+    """A `StrEnum` stored as its text, so that a new state needs no change of type in the database."""
+
+    impl = String(24)
+    cache_ok = True
+
+    def __init__(self, enum: type[E]) -> None:
+        super().__init__()
+        self.enum = enum
+
+    def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(self.enum(value))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> E | None:
+        return None if value is None else self.enum(value)

@@ -1,0 +1,111 @@
+"""The portable job request: what somebody asks for, and its form in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+
+class SpotPolicy(StrEnum):
+    NO = "no"
+    YES = "yes"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class GpuConstraint:
+    """Hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU."""
+
+    names: tuple[str, ...] = ()
+    count_min: int = 1
+    count_max: int = 1
+    memory_gb_min: Decimal | None = None
+    memory_gb_max: Decimal | None = None
+
+
+_DECIMALS = (
+    "max_price_usd_h",
+    "budget_cap_usd",
+    "min_reliability",
+    "memory_gb_total_min",
+    "min_cuda",
+    "min_capability",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """The portable job request. `candidates` is an ordered list of clouds; empty means all.
+
+    `work` holds the words that describe a run, such as `model=7B`; without them only `hours` are known.
+    `already_hours` are those that a session has already, where this asks for more of them.
+    """
+
+    gpu: GpuConstraint
+    hours: Decimal
+    disk_gb: int = 50
+    workload: str = "training"
+    candidates: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    spot: SpotPolicy = SpotPolicy.NO
+    max_price_usd_h: Decimal | None = None
+    budget_cap_usd: Decimal | None = None
+    min_reliability: Decimal | None = None
+    #: GB of all GPUs of an offer together.
+    memory_gb_total_min: Decimal | None = None
+    verified_only: bool = False
+    min_cuda: Decimal | None = None
+    min_capability: Decimal | None = None
+    #: Seconds for which the cloud must expect the offer to stay available.
+    min_available_s: int | None = None
+    image: str | None = None
+    run: str | None = None
+    model: str | None = None
+    tokens: int | None = None
+    checkpoint: str | None = None
+    offer_id: str | None = None
+    work: tuple[str, ...] = ()
+    reason: str = ""
+    #: The one SSH key for this machine; None takes the requester's registered one.
+    public_key: str | None = None
+    already_hours: Decimal = Decimal(0)
+    #: The project that it counts for; None is the policy's own.
+    label: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; decimals become strings so that nothing passes through a float."""
+        return {k: _plain(v) for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobRequest:
+        """The inverse of `to_json`. Unknown keys are ignored, so that older code reads newer rows."""
+        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
+        gpu = {k: v for k, v in known.pop("gpu").items() if k in GpuConstraint.__dataclass_fields__}
+        for key in ("memory_gb_min", "memory_gb_max"):
+            gpu[key] = _decimal(gpu.get(key))
+        gpu["names"] = tuple(gpu.get("names", ()))
+        for key in _DECIMALS:
+            known[key] = _decimal(known.get(key))
+        for key in ("candidates", "regions", "work"):
+            known[key] = tuple(known.get(key, ()))
+        known["hours"] = Decimal(known["hours"])
+        known["already_hours"] = Decimal(known.get("already_hours", 0))
+        known["spot"] = SpotPolicy(known.get("spot", SpotPolicy.NO))
+        return cls(gpu=GpuConstraint(**gpu), **known)
+
+
+def _decimal(value: Any) -> Decimal | None:
+    return None if value is None else Decimal(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, StrEnum) else value

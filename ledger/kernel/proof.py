@@ -1,0 +1,97 @@
+"""Prove that an instance is gone: by absence from listings, a final status, a timeout or an operator's write-off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """One complete listing of the right account that did not contain the instance. Minted by `Listing.absence`."""
+
+    at: datetime
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbsenceRule:
+    """How many complete listings, how far apart and over how long prove that an instance is gone."""
+
+    count: int = 3
+    apart: timedelta = timedelta(seconds=10)
+    over: timedelta = timedelta(seconds=60)
+
+
+#: How long after a pushed timeout a batch run counts as over: the cloud's own slack and time in its queue.
+TIMEOUT_MARGIN = timedelta(minutes=30)
+
+
+class ProofKind(StrEnum):
+    ABSENCE = "absence"
+    FINAL_STATUS = "final_status"
+    TIMEOUT = "timeout"
+    WORD = "word"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofOfEnd:
+    """What the move to GONE demands: `from_absences`; for a batch cloud `from_final_status` or `from_timeout`.
+
+    `from_word` is an operator's, for an account that no key here opens any more.
+    """
+
+    kind: ProofKind
+    account: str
+    at: datetime
+    evidence: tuple[datetime, ...] = field(default=())
+
+    @classmethod
+    def from_absences(
+        cls, absences: Sequence[Absence], rule: AbsenceRule, *, last_heartbeat_at: datetime | None
+    ) -> ProofOfEnd | None:
+        """A proof, or None while the absences do not satisfy `rule` or a fresher heartbeat contradicts them.
+
+        Only listings of one account count, only those after the last heartbeat, and only those at least `rule.apart`
+        from the one counted before.
+        """
+        silent = (a.at for a in absences if last_heartbeat_at is None or a.at > last_heartbeat_at)
+        counted = _spaced(sorted(silent), rule.apart)
+        if len({a.account for a in absences}) != 1 or len(counted) < rule.count:
+            return None
+        if counted[-1] - counted[0] < rule.over:
+            return None
+        return cls(ProofKind.ABSENCE, absences[0].account, counted[-1], tuple(counted))
+
+    @classmethod
+    def from_final_status(cls, account: str, at: datetime) -> ProofOfEnd:
+        """A batch cloud's run reported its own final status."""
+        return cls(ProofKind.FINAL_STATUS, account, at, (at,))
+
+    @classmethod
+    def from_word(cls, account: str, at: datetime) -> ProofOfEnd:
+        """An operator answers for it, because nothing here can look: no key that is set up opens the account."""
+        return cls(ProofKind.WORD, account, at, (at,))
+
+    @classmethod
+    def from_timeout(
+        cls, account: str, pushed_at: datetime, timeout: timedelta, now: datetime, *, margin: timedelta = TIMEOUT_MARGIN
+    ) -> ProofOfEnd | None:
+        """A batch cloud's run is over by the timeout that it was pushed with; None until `margin` after that.
+
+        ValueError for a timeout that is not positive: a run that was pushed without one is never over by time.
+        """
+        if timeout <= timedelta(0):
+            raise ValueError("a run without a positive timeout is never over by time; give the timeout that was pushed")
+        over_at = pushed_at + timeout + margin
+        return cls(ProofKind.TIMEOUT, account, over_at, (pushed_at, now)) if now >= over_at else None
+
+
+def _spaced(times: Iterable[datetime], apart: timedelta) -> list[datetime]:
+    kept: list[datetime] = []
+    for at in times:
+        if not kept or at - kept[-1] >= apart:
+            kept.append(at)
+    return kept

@@ -1,0 +1,71 @@
+"""Who comes in by a key: the consumers and people behind API keys, the keys, and the answers that a retry is given."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Integer
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.kernel.columns import Json, MicroUsd, SafeString, UtcDateTime
+from ledger.models.base import Base
+
+
+class Consumer(Base):
+    """A program, or a person, that holds API keys. `owner` is the person who answers for what it does."""
+
+    __tablename__ = "consumers"
+
+    #: The reference of the actor whose requests and sessions these are: `consumer:atlas`, or `operator:ada`.
+    actor: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    owner: Mapped[str] = mapped_column(SafeString(96), index=True)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(SafeString(96))
+
+
+class ApiKey(Base):
+    """One key of a consumer. The secret is stored as its keyed hash and was shown once, when the key was made."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    actor: Mapped[str] = mapped_column(SafeString(96), index=True)
+    scopes: Mapped[list[str]] = mapped_column(Json)
+    #: HMAC-SHA256 of the secret under the deployment's pepper, hexadecimal.
+    secret_hash: Mapped[str] = mapped_column(SafeString(64))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_by: Mapped[str] = mapped_column(SafeString(96))
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    revoked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    revoked_by: Mapped[str | None] = mapped_column(SafeString(96))
+    #: To the minute: a write for every call would cost more than the call.
+    last_used_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+
+class ApiAnswer(Base):
+    """What a call with an Idempotency-Key was answered, so that the same call again gets the same answer."""
+
+    __tablename__ = "api_answers"
+
+    #: The actor and the hash of the key that it sent.
+    key: Mapped[str] = mapped_column(SafeString(180), primary_key=True)
+    #: SHA-256 of the method, the path and the body.
+    body_hash: Mapped[str] = mapped_column(SafeString(64))
+    #: None while the call is worked on, and after one that was refused: it changed nothing, so it is judged anew.
+    status: Mapped[int | None] = mapped_column(Integer)
+    answer: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+
+class BudgetLimit(Base):
+    """A budget that an administrator set while the service runs; the policy file's own are not here."""
+
+    __tablename__ = "budget_limits"
+
+    scope: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    period: Mapped[str] = mapped_column(SafeString(16), primary_key=True)
+    limit_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    set_by: Mapped[str] = mapped_column(SafeString(96))
+    set_at: Mapped[datetime] = mapped_column(UtcDateTime)

@@ -1,0 +1,142 @@
+"""What is never changed or is only passed on: money, journal, inbox, outbox, keys, marks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.states import InboxState, NotificationKind, NotificationState
+from ledger.models.base import Base, Claimable
+
+
+class LedgerEntry(Base):
+    """One balanced double entry: `amount_usd` > 0 moves from `credit` to `debit`. Append-only (by trigger)."""
+
+    __tablename__ = "ledger_entries"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    #: The same fact booked twice has the same key, and the second is dropped.
+    key: Mapped[str] = mapped_column(SafeString(128), unique=True)
+    kind: Mapped[str] = mapped_column(SafeString(16))  # reserve accrue release correct true_up external loss
+    debit: Mapped[str] = mapped_column(SafeString(96))
+    credit: Mapped[str] = mapped_column(SafeString(96))
+    amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+    session_id: Mapped[str | None] = mapped_column(SafeString(24), index=True)
+    instance_id: Mapped[str | None] = mapped_column(SafeString(24), index=True)
+    component: Mapped[str] = mapped_column(SafeString(24), default="")
+    note: Mapped[str] = mapped_column(SafeText, default="")
+
+    __table_args__ = (CheckConstraint("amount_usd > 0", name="ck_ledger_entries_amount_positive"),)
+
+
+class Event(Base):
+    """The journal: who moved what, from where to where, and why. Append-only (by trigger)."""
+
+    __tablename__ = "events"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+    actor: Mapped[str] = mapped_column(SafeString(96))
+    subject: Mapped[str] = mapped_column(SafeString(128))
+    kind: Mapped[str] = mapped_column(SafeString(32))
+    before: Mapped[str] = mapped_column(SafeString(24), default="")
+    after: Mapped[str] = mapped_column(SafeString(24), default="")
+    reason: Mapped[str] = mapped_column(SafeText, default="")
+    data: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+
+    __table_args__ = (Index("ix_events_subject_at", "subject", "at"),)
+
+
+class Seal(Base):
+    """One link of a subject's chain: a hash over an event and the seal before it."""
+
+    __tablename__ = "seals"
+
+    event_id: Mapped[str] = mapped_column(ForeignKey("events.id"), primary_key=True)
+    subject: Mapped[str] = mapped_column(SafeString(128))
+    number: Mapped[int] = mapped_column(Integer)
+    hash: Mapped[str] = mapped_column(SafeString(64))
+    #: When the event happened.
+    at: Mapped[datetime] = mapped_column(UtcDateTime, index=True)
+
+    __table_args__ = (UniqueConstraint("subject", "number"),)
+
+
+class Notification(Claimable, Base):
+    """The outbox: one row per thing that people read in one place. `version` is wanted, `sent_version` is shown."""
+
+    __tablename__ = "notifications"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    kind: Mapped[NotificationKind] = mapped_column(EnumText(NotificationKind))
+    subject: Mapped[str] = mapped_column(SafeString(128))
+    #: A channel, or a user for a DM, or `channel/user` for a message that only this user sees.
+    destination: Mapped[str] = mapped_column(SafeString(96))
+    state: Mapped[NotificationState] = mapped_column(EnumText(NotificationState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    sent_version: Mapped[int] = mapped_column(Integer, default=0)
+    #: Text that exists nowhere else (a private answer); everything else is rendered from state.
+    body: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    channel: Mapped[str | None] = mapped_column(SafeString(64))
+    ts: Mapped[str | None] = mapped_column(SafeString(32))
+    tries: Mapped[int] = mapped_column(Integer, default=0)
+    error: Mapped[str] = mapped_column(SafeText, default="")
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+
+    __table_args__ = (UniqueConstraint("kind", "subject", "destination"),)
+
+
+class Inbox(Claimable, Base):
+    """One inbound message, committed before it is acknowledged. A second copy is answered from `answer`."""
+
+    __tablename__ = "inbox"
+
+    key: Mapped[str] = mapped_column(SafeString(128), primary_key=True)
+    kind: Mapped[str] = mapped_column(SafeString(32))
+    body: Mapped[dict[str, Any]] = mapped_column(Json)
+    answer: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    state: Mapped[InboxState] = mapped_column(EnumText(InboxState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    tries: Mapped[int] = mapped_column(Integer, default=0)
+    error: Mapped[str] = mapped_column(SafeText, default="")
+    received_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class SshKey(Base):
+    """One public key per user. A private key never gets here."""
+
+    __tablename__ = "ssh_keys"
+
+    owner: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    public_key: Mapped[str] = mapped_column(SafeText)
+    fingerprint: Mapped[str] = mapped_column(SafeString(96))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class Mark(Base):
+    """A small fact of this deployment that outlives a process: its identity, the greatest wall time seen."""
+
+    __tablename__ = "marks"
+
+    name: Mapped[str] = mapped_column(SafeString(64), primary_key=True)
+    value: Mapped[str] = mapped_column(SafeText)
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+
+class TurnRow(Base):
+    """When a group of calls to one account at one cloud is free again, had each turn lasted its whole interval.
+
+    Microseconds since 1970 in UTC, because one statement on both databases must reckon with them.
+    """
+
+    __tablename__ = "turns"
+
+    name: Mapped[str] = mapped_column(SafeString(96), primary_key=True)
+    free_at_us: Mapped[int] = mapped_column(BigInteger)

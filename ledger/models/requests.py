@@ -1,0 +1,171 @@
+"""Requests, quotes, the tokens on buttons, approvals and the grants they create."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.states import GrantState, RequestState
+from ledger.models.base import Base, Claimable
+
+
+class Request(Claimable, Base):
+    """A person's ask and its decision."""
+
+    __tablename__ = "requests"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    kind: Mapped[str] = mapped_column(SafeString(24))  # provision | override_12h | extend | drift_reconfirm | migrate
+    state: Mapped[RequestState] = mapped_column(EnumText(RequestState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    quote_version: Mapped[int] = mapped_column(Integer, default=0)
+    #: The inbound message that asked; unique, so that the same message processed twice asks once.
+    inbox_key: Mapped[str] = mapped_column(SafeString(128), unique=True)
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("requests.id"))
+    requester: Mapped[str] = mapped_column(SafeString(96))
+    job: Mapped[dict[str, Any]] = mapped_column(Json)
+    reason: Mapped[str] = mapped_column(SafeText, default="")
+    channel: Mapped[str] = mapped_column(SafeString(64))
+    #: The sentence that says which rule asks for approval, and how many approvers it wants.
+    rule: Mapped[str] = mapped_column(SafeText, default="")
+    required_approvals: Mapped[int] = mapped_column(Integer, default=1)
+    #: The option that the first approver fixed.
+    chosen_option_id: Mapped[str | None] = mapped_column(SafeString(24))
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    decided_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    decided_by: Mapped[str | None] = mapped_column(SafeString(96))
+    #: The sentence people read about how it ended: a rejection's reason, why nothing is on offer, why it asks again.
+    outcome: Mapped[str] = mapped_column(SafeText, default="")
+    #: Machines that failed for this request and are not tried again for it.
+    failed_machines: Mapped[list[str]] = mapped_column(Json, default=list)
+
+    __table_args__ = (
+        Index("ix_requests_state_created_at", "state", "created_at"),
+        Index("ix_requests_parent_id_created_at", "parent_id", "created_at"),
+    )
+
+
+class Quote(Base):
+    """One ranked answer of the market to a request. A newer version replaces it; the row stays."""
+
+    __tablename__ = "quotes"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"))
+    version: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    expires_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: [{"code", "sentence", "count"}]: what was left out and why, and which clouds did not answer.
+    excluded: Mapped[list[dict[str, Any]]] = mapped_column(Json, default=list)
+    clouds: Mapped[list[dict[str, Any]]] = mapped_column(Json, default=list)
+
+    __table_args__ = (UniqueConstraint("request_id", "version"),)
+
+
+class Option(Base):
+    """One offer of a quote with its cost estimate. `offer` and `estimate` are the JSON of those values."""
+
+    __tablename__ = "options"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    quote_id: Mapped[str] = mapped_column(ForeignKey("quotes.id"), index=True)
+    rank: Mapped[int] = mapped_column(Integer)
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    offer_key: Mapped[str] = mapped_column(SafeString(128))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    best_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    expected_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    worst_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    marks: Mapped[list[str]] = mapped_column(Json, default=list)
+    why: Mapped[str] = mapped_column(SafeText, default="")
+    offer: Mapped[dict[str, Any]] = mapped_column(Json)
+    estimate: Mapped[dict[str, Any]] = mapped_column(Json)
+
+    @property
+    def offer_id(self) -> str:
+        """The id that every door shows and takes: `vast:30406190`."""
+        return f"{self.cloud}:{self.offer_key}"
+
+
+class Token(Base):
+    """What a button carries: an opaque value bound to a request, its quote version and, for Approve, an option."""
+
+    __tablename__ = "tokens"
+
+    token: Mapped[str] = mapped_column(SafeString(40), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    quote_version: Mapped[int] = mapped_column(Integer)
+    action: Mapped[str] = mapped_column(SafeString(16))  # approve | reject | cancel
+    option_id: Mapped[str | None] = mapped_column(SafeString(24))
+
+
+class Approval(Base):
+    """One decision by one approver. Append-only (by trigger)."""
+
+    __tablename__ = "approvals"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"))
+    quote_version: Mapped[int] = mapped_column(Integer)
+    approver: Mapped[str] = mapped_column(SafeString(96))
+    decision: Mapped[str] = mapped_column(SafeString(16))  # approve | reject
+    option_id: Mapped[str | None] = mapped_column(SafeString(24))
+    price_cap_usd_h: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    total_cap_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    #: The total that the approver set for all attempts of the request; None when they set none.
+    limit_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    hours: Mapped[str | None] = mapped_column(SafeString(24))
+    replacements: Mapped[int] = mapped_column(Integer, default=0)
+    confirmed_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    #: In whose place the approver decided; None: in their own right.
+    on_behalf_of: Mapped[str | None] = mapped_column(SafeString(96))
+    #: What exactly was approved: request, quote, offer, caps and hours.
+    digest: Mapped[str | None] = mapped_column(SafeString(64))
+    reason: Mapped[str] = mapped_column(SafeText, default="")
+    rule: Mapped[str] = mapped_column(SafeText, default="")
+    at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (UniqueConstraint("request_id", "quote_version", "approver"),)
+
+
+class Delegation(Base):
+    """One person who decides in another one's place until a moment, or until it is taken back."""
+
+    __tablename__ = "delegations"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    delegator: Mapped[str] = mapped_column(SafeString(96), index=True)
+    delegate: Mapped[str] = mapped_column(SafeString(96), index=True)
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    made_by: Mapped[str] = mapped_column(SafeString(96))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_by: Mapped[str | None] = mapped_column(SafeString(96))
+
+
+class GrantRow(Base):
+    """Spend authority. Single use: one instance row takes it; a replacement needs the next seq."""
+
+    __tablename__ = "grants"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"))
+    approval_id: Mapped[str] = mapped_column(ForeignKey("approvals.id"))
+    session_id: Mapped[str | None] = mapped_column(SafeString(24), index=True)
+    kind: Mapped[str] = mapped_column(SafeString(16))
+    seq: Mapped[int] = mapped_column(Integer)
+    state: Mapped[GrantState] = mapped_column(EnumText(GrantState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    price_cap_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    total_cap_usd: Mapped[Decimal] = mapped_column(MicroUsd)
+    hours: Mapped[str] = mapped_column(SafeString(24))
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+
+    __table_args__ = (UniqueConstraint("request_id", "kind", "seq"),)

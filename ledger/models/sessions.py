@@ -1,0 +1,189 @@
+"""Sessions, the instances behind them, and strays."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, SessionState, StrayState
+from ledger.models.base import Base, Claimable
+
+
+class Session(Claimable, Base):
+    """Our promise of GPUs for a time."""
+
+    __tablename__ = "sessions"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), unique=True)
+    state: Mapped[SessionState] = mapped_column(EnumText(SessionState), index=True)
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    owner: Mapped[str] = mapped_column(SafeString(96), index=True)
+    channel: Mapped[str] = mapped_column(SafeString(64))
+    hours: Mapped[str] = mapped_column(SafeString(24))
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    ready_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Hours as granted, counted from the first moment the cloud may bill; None until then.
+    deadline: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime, index=True)
+    end_code: Mapped[str] = mapped_column(SafeString(32), default="")
+    #: The sentence people read about why it ended or failed.
+    end_reason: Mapped[str] = mapped_column(SafeText, default="")
+    replacements_left: Mapped[int] = mapped_column(Integer, default=0)
+    #: An end before the approved one that was announced and not yet ordered: when, its code, and why in one sentence.
+    cut_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    cut_code: Mapped[str | None] = mapped_column(SafeString(32))
+    cut_reason: Mapped[str | None] = mapped_column(SafeText)
+    #: Until then nothing but its approved end ends it: somebody said so, as the message about such an end asks.
+    spared_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The project that its costs count for; None in rows of older releases.
+    label: Mapped[str | None] = mapped_column(SafeString(48))
+    #: Somebody asked to keep the disk after the work; None and false: it goes with the end.
+    preserve: Mapped[bool | None] = mapped_column(Boolean)
+    gpu: Mapped[str] = mapped_column(SafeString(48), default="")
+    gpu_count: Mapped[int] = mapped_column(Integer, default=1)
+
+
+_OPEN = ", ".join(f"'{state}'" for state in sorted(OPEN_INSTANCE))
+
+
+class Instance(Claimable, Base):
+    """The write-ahead intent of one create call, and what became of it. One row = at most one create, ever."""
+
+    __tablename__ = "instances"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    request_id: Mapped[str] = mapped_column(ForeignKey("requests.id"), index=True)
+    grant_id: Mapped[str] = mapped_column(ForeignKey("grants.id"))
+    option_id: Mapped[str] = mapped_column(SafeString(24))
+    n: Mapped[int] = mapped_column(Integer)
+    state: Mapped[InstanceState] = mapped_column(EnumText(InstanceState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    account: Mapped[str] = mapped_column(SafeString(24))
+    label: Mapped[str] = mapped_column(SafeString(48), unique=True)
+    name: Mapped[str] = mapped_column(SafeString(256))
+    offer: Mapped[dict[str, Any]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    sent_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ref: Mapped[str | None] = mapped_column(SafeString(256))
+    machine_id: Mapped[str | None] = mapped_column(SafeString(64))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    storage_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    #: What the cloud said last: its translated status and its own free text (hostile until escaped).
+    status: Mapped[str] = mapped_column(SafeString(24), default="")
+    status_text: Mapped[str] = mapped_column(SafeText, default="")
+    ssh_host: Mapped[str | None] = mapped_column(SafeString(255))
+    ssh_port: Mapped[int | None] = mapped_column(Integer)
+    ssh_user: Mapped[str | None] = mapped_column(SafeString(64))
+    #: The SSH host key that it showed first, as OpenSSH writes it (kind and base64), and when it was looked at last.
+    host_key: Mapped[str | None] = mapped_column(SafeText)
+    host_key_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    live_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reachable_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: From when and until when the GPU is billed, by the cloud's own timestamps where it gives them.
+    billing_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    billing_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The same for the storage where it pauses at times; from the send on where this is None.
+    storage_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    storage_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The last look that showed it without its GPU being billed: it cannot have been billed before that.
+    unbilled_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The first look that showed an instance which had been ready as not working; None while it works.
+    trouble_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: What it had instead of the GPUs that were approved at the last look that showed it in trouble.
+    other_gpus: Mapped[str] = mapped_column(SafeString(80), default="", server_default="")
+    heartbeat_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Times of complete listings of the right account without it; cleared when it is seen again.
+    absent_at: Mapped[list[str]] = mapped_column(Json, default=list)
+    #: When the end was ordered here, and when the cloud first accepted the order.
+    terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: How far the checkpoint gate is with its end: saving, held, or behind it; until when, and why, in a sentence.
+    gate: Mapped[str | None] = mapped_column(SafeString(16))
+    gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    gate_note: Mapped[str | None] = mapped_column(SafeText)
+    #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None
+    #: where nothing was reserved; `bot.rules.checkpoints.verification.Reserved` says what follows from that.
+    hold_usd: Mapped[Decimal | None] = mapped_column(MicroUsd)
+    hold_s: Mapped[int | None] = mapped_column(Integer)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: What somebody ordered of it and the cloud does not show yet (stop, start or restart), and when.
+    wanted: Mapped[str | None] = mapped_column(SafeString(16))
+    wanted_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: The error's code when the create was refused, or why it was ended; the sentence people read about it.
+    outcome_code: Mapped[str] = mapped_column(SafeString(32), default="")
+    outcome: Mapped[str] = mapped_column(SafeText, default="")
+
+    __table_args__ = (
+        Index(
+            "uq_instances_open_grant",
+            "grant_id",
+            unique=True,
+            sqlite_where=text(f"state IN ({_OPEN})"),
+            postgresql_where=text(f"state IN ({_OPEN})"),
+        ),
+        Index("ix_instances_cloud_account_state", "cloud", "account", "state"),
+        Index("ix_instances_state", "state"),
+    )
+
+
+class Disk(Base):
+    """The disk of a machine that stands still, from the stop to its start or its end; nobody pays a GPU meanwhile."""
+
+    __tablename__ = "disks"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
+    instance_id: Mapped[str] = mapped_column(ForeignKey("instances.id"))
+    owner: Mapped[str] = mapped_column(SafeString(96))
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    since: Mapped[datetime] = mapped_column(UtcDateTime)
+    #: When it is deleted unless somebody answers.
+    until: Mapped[datetime] = mapped_column(UtcDateTime)
+    warned_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    #: Whole hours whose surcharge over the running disk's rate is booked.
+    booked_h: Mapped[int] = mapped_column(Integer, default=0)
+
+    __table_args__ = (
+        Index(
+            "uq_disks_open",
+            "instance_id",
+            unique=True,
+            sqlite_where=text("ended_at IS NULL"),
+            postgresql_where=text("ended_at IS NULL"),
+        ),
+    )
+
+
+class Stray(Base):
+    """An instance of ours at a cloud without a row of its own: a duplicate, or one that landed late."""
+
+    __tablename__ = "strays"
+
+    id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
+    cloud: Mapped[str] = mapped_column(SafeString(24))
+    account: Mapped[str] = mapped_column(SafeString(24))
+    ref: Mapped[str] = mapped_column(SafeString(256))
+    label: Mapped[str] = mapped_column(SafeString(48))
+    state: Mapped[StrayState] = mapped_column(EnumText(StrayState))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
+    price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)
+    first_seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    last_seen_at: Mapped[datetime] = mapped_column(UtcDateTime)
+    billing_from: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    absent_at: Mapped[list[str]] = mapped_column(Json, default=list)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
+    reason: Mapped[str] = mapped_column(SafeText, default="")
+
+    __table_args__ = (UniqueConstraint("cloud", "account", "ref"),)

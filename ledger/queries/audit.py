@@ -1,0 +1,86 @@
+"""The whole ledger in one consistent read, for auditing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from sqlalchemy import inspect, select
+
+from ledger.engine.db import Database
+from ledger.models import (
+    Approval,
+    Event,
+    GrantRow,
+    Inbox,
+    Instance,
+    LedgerEntry,
+    Notification,
+    Option,
+    Quote,
+    Request,
+    Session,
+    Stray,
+)
+from ledger.models.base import Base
+
+Row = TypeVar("Row", bound=Base)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """Every row that an audit looks at, detached. Meant for tests, demos and small ledgers: it is read whole."""
+
+    requests: tuple[Request, ...]
+    quotes: tuple[Quote, ...]
+    options: tuple[Option, ...]
+    approvals: tuple[Approval, ...]
+    grants: tuple[GrantRow, ...]
+    sessions: tuple[Session, ...]
+    instances: tuple[Instance, ...]
+    strays: tuple[Stray, ...]
+    entries: tuple[LedgerEntry, ...]
+    events: tuple[Event, ...]
+    notifications: tuple[Notification, ...]
+    inbox: tuple[Inbox, ...]
+
+    def rows(self) -> Iterator[Any]:
+        """Every row of every table."""
+        for item in fields(self):
+            yield from getattr(self, item.name)
+
+
+async def read_books(db: Database) -> Books:
+    """One consistent read of everything, each table in the order of its primary key."""
+    async with db.read() as tx:
+
+        async def table(model: type[Row]) -> tuple[Row, ...]:
+            key: Any = inspect(model)
+            return tuple((await tx.scalars(select(model).order_by(*key.primary_key))).all())
+
+        return Books(
+            await table(Request),
+            await table(Quote),
+            await table(Option),
+            await table(Approval),
+            await table(GrantRow),
+            await table(Session),
+            await table(Instance),
+            await table(Stray),
+            await table(LedgerEntry),
+            await table(Event),
+            await table(Notification),
+            await table(Inbox),
+        )
+
+
+async def ping(db: Database) -> None:
+    """Return when the ledger answers a question; raise whatever keeps it from that."""
+    async with db.read() as tx:
+        await tx.execute(select(1))
+
+
+def values_of(row: Any) -> dict[str, Any]:
+    """The columns of one row by name, as Python values."""
+    return {attribute.key: getattr(row, attribute.key) for attribute in inspect(type(row)).column_attrs}

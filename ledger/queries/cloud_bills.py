@@ -1,0 +1,187 @@
+"""Clouds' own bills beside what the ledger says of the same instances."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.core.locks import lock_family
+from ledger.engine.db import insert_for, may_lock
+from ledger.kernel.states import InstanceState, StrayState
+from ledger.models import BillLine, Instance, LedgerEntry, Session, Stray
+from ledger.queries.rollup import STRAY_ID, TOTAL, USED
+
+_CHUNK = 500
+
+#: Cloud, account, and the instance's id there.
+Bill = tuple[str, str, str]
+
+
+@dataclass(slots=True)
+class Account:
+    """What is gone: an instance of a session, or a stray; what the ledger says it cost by component, and its bill.
+
+    `holder` is the account that pays for it, `subject` whose journal tells of it, `gpu_usd_h` its rate without storage.
+    """
+
+    id: str
+    cloud: str
+    account: str
+    ref: str
+    holder: str
+    subject: str
+    session_id: str | None
+    instance_id: str | None
+    gpu_usd_h: Decimal
+    billing_from: datetime | None
+    ended_at: datetime
+    booked_usd: dict[str, Decimal] = field(default_factory=dict)
+    lines: list[BillLine] = field(default_factory=list)
+
+
+def _of_row(row: Instance) -> Account:
+    return Account(
+        id=row.id,
+        cloud=row.cloud,
+        account=row.account,
+        ref=str(row.ref),
+        holder=f"session:{row.session_id}",
+        subject=row.session_id,
+        session_id=row.session_id,
+        instance_id=row.id,
+        gpu_usd_h=max(row.price_usd_h - row.storage_usd_h, Decimal(0)),
+        billing_from=row.billing_from,
+        ended_at=row.ended_at or row.created_at,
+    )
+
+
+def _of_stray(stray: Stray) -> Account:
+    return Account(
+        id=stray.id,
+        cloud=stray.cloud,
+        account=stray.account,
+        ref=stray.ref,
+        holder=f"loss:{stray.id}",
+        subject=stray.id,
+        session_id=None,
+        instance_id=stray.instance_id,
+        gpu_usd_h=stray.price_usd_h,
+        billing_from=stray.billing_from,
+        ended_at=stray.ended_at or stray.last_seen_at,
+    )
+
+
+async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None:
+    """Store lines of a bill; a line that is there already is brought up to date."""
+    adding = insert_for(tx, BillLine.__table__)
+    changed = {name: getattr(adding.excluded, name) for name in ("amount_usd", "begins", "ends", "read_at")}
+    there = ["cloud", "account", "line_id"]
+    if rows:
+        await tx.execute(adding.on_conflict_do_update(index_elements=there, set_=changed), list(rows))
+
+
+async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[Account]:
+    """Every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
+    gone = (Instance.cloud == cloud, Instance.account == account, Instance.state == InstanceState.GONE)
+    query = select(Instance).where(*gone, Instance.ended_at >= since, Instance.ref.is_not(None)).order_by(Instance.id)
+    found = await _filled(tx, list(await tx.scalars(query)))
+    over = (Stray.cloud == cloud, Stray.account == account, Stray.state == StrayState.GONE, Stray.ended_at >= since)
+    return found + await _filled_strays(tx, list(await tx.scalars(select(Stray).where(*over).order_by(Stray.id))))
+
+
+async def account_of(tx: AsyncSession, account: Account) -> Account | None:
+    """The same instance, fresh; nobody else corrects it until the transaction ends. None: another one answers now."""
+    if account.session_id is None:
+        await lock_family(tx, Stray, account.id)
+        stray = await tx.get_one(Stray, account.id, populate_existing=True, with_for_update=may_lock(tx))
+        return next(iter(await _filled_strays(tx, [stray])), None)
+    await lock_family(tx, Instance, account.id)
+    (found,) = await _filled(tx, [await tx.get_one(Instance, account.id, populate_existing=True)])
+    return found
+
+
+async def used_by(
+    tx: AsyncSession, session_ids: Collection[str]
+) -> tuple[list[Instance], dict[str, dict[str | None, Decimal]]]:
+    """The instances of those of these sessions that are over, and what each session has used by instance."""
+    used = defaultdict[str, dict[str | None, Decimal]](dict)
+    query = select(Instance).join(Session, Session.id == Instance.session_id)
+    over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
+    rows = list(await tx.scalars(query.where(*over).order_by(Instance.id))) if session_ids else []
+    if rows:
+        mine = (LedgerEntry.session_id.in_({row.session_id for row in rows}), LedgerEntry.kind.in_(USED))
+        sums = select(LedgerEntry.session_id, LedgerEntry.instance_id, TOTAL).where(*mine)
+        for session_id, instance_id, usd in await tx.execute(
+            sums.group_by(LedgerEntry.session_id, LedgerEntry.instance_id)
+        ):
+            used[str(session_id)][instance_id] = usd
+    return rows, used
+
+
+async def corrected(tx: AsyncSession, account: Account) -> int:
+    """How many corrections of an instance are booked."""
+    mine: tuple[ColumnElement[bool], ...] = (LedgerEntry.key.startswith(f"{account.id}/true-up/"),)
+    if account.session_id is not None:  # Steps of a rate are counted too: so was the number of each correction.
+        session = LedgerEntry.session_id == account.session_id
+        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == "true_up")
+    return await tx.scalar(select(func.count()).where(*mine)) or 0
+
+
+async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[Account]:
+    found = {row.id: _of_row(row) for row in rows}
+    by_ref = {(one.cloud, one.account, one.ref): one for one in found.values()}
+    for start in range(0, len(rows), _CHUNK):
+        part = rows[start : start + _CHUNK]
+        mine = (LedgerEntry.instance_id.in_([row.id for row in part]), LedgerEntry.kind.in_(USED))
+        sums = select(LedgerEntry.instance_id, LedgerEntry.component, TOTAL).where(*mine)
+        for instance_id, component, usd in await tx.execute(
+            sums.group_by(LedgerEntry.instance_id, LedgerEntry.component)
+        ):
+            found[str(instance_id)].booked_usd[component] = usd
+        refs = [str(row.ref) for row in part]
+        await _add_lines(tx, refs, by_ref)
+        await _add_losses(tx, refs, by_ref)
+    return list(found.values())
+
+
+async def _filled_strays(tx: AsyncSession, strays: list[Stray]) -> list[Account]:
+    """Those that no session's instance answers for: that one is on one bill with the stray that it was before."""
+    by_ref = {(one.cloud, one.account, one.ref): _of_stray(one) for one in strays}
+    for start in range(0, len(strays), _CHUNK):
+        refs = [stray.ref for stray in strays[start : start + _CHUNK]]
+        same = select(Instance.cloud, Instance.account, Instance.ref).where(Instance.ref.in_(refs))
+        rows: Any = await tx.execute(same)
+        for cloud, account, ref in rows:
+            by_ref.pop((cloud, account, ref), None)
+        await _add_lines(tx, refs, by_ref)
+        await _add_losses(tx, refs, by_ref)
+    return list(by_ref.values())
+
+
+async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Account]) -> None:
+    for line in await tx.scalars(select(BillLine).where(BillLine.ref.in_(refs))):
+        if (line.cloud, line.account, line.ref) in by_ref:
+            by_ref[line.cloud, line.account, line.ref].lines.append(line)
+
+
+async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Account]) -> None:
+    """What strays cost. One that was taken for gone and came back is on one bill with the row that it was before."""
+    query = (
+        select(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component, TOTAL)
+        .join(LedgerEntry, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
+        .where(Stray.ref.in_(refs))
+        .group_by(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component)
+    )
+    rows: Any = await tx.execute(query)
+    for cloud, account, ref, component, usd in rows:
+        one = by_ref.get((cloud, account, ref))
+        if one is not None:  # What runs of a stray is booked in one piece.
+            name = "gpu" if component == "stray" else component
+            one.booked_usd[name] = one.booked_usd.get(name, Decimal(0)) + usd

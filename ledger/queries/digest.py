@@ -1,0 +1,144 @@
+"""What a report tells beside money: what runs, what ended, what stood still, and what was found that nobody knew."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
+from ledger.models import Event, Instance, LedgerEntry, Session, Stray
+from ledger.queries.rollup import TOTAL, USED
+
+#: Names in one `IN`: SQLite takes no more than some tens of thousands.
+_CHUNK = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session with the instance that it has, if it has one."""
+
+    id: str
+    owner: str
+    gpu: str
+    gpu_count: int
+    state: SessionState
+    deadline: datetime | None
+    cloud: str
+    price_usd_h: Decimal
+    storage_usd_h: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A session that ended, why, and what it cost. `price_usd_h` is that of its dearest instance."""
+
+    id: str
+    owner: str
+    gpu: str
+    gpu_count: int
+    code: str
+    reason: str
+    deadline: datetime | None
+    ended_at: datetime
+    price_usd_h: Decimal
+    cost_usd: Decimal
+
+
+async def any_before(tx: AsyncSession, at: datetime) -> bool:
+    """Whether there was anything to report of before then."""
+    return await tx.scalar(select(Session.id).where(Session.created_at < at).limit(1)) is not None
+
+
+async def held(tx: AsyncSession) -> list[Held]:
+    """Every session that is not over, the first to end first."""
+    mine = and_(Instance.session_id == Session.id, Instance.state.in_(OPEN_INSTANCE))
+    rows: Any = await tx.execute(
+        select(
+            Session.id,
+            Session.owner,
+            Session.gpu,
+            Session.gpu_count,
+            Session.state,
+            Session.deadline,
+            func.coalesce(Instance.cloud, ""),
+            Instance.price_usd_h,
+            Instance.storage_usd_h,
+        )
+        .outerjoin(Instance, mine)
+        .where(Session.state.in_(LIVE_SESSION))
+        .order_by(Session.deadline.is_(None), Session.deadline, Session.id)
+    )
+    return [
+        Held(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
+        for one, who, gpu, count, state, deadline, cloud, price, storage in rows
+    ]
+
+
+async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
+    """Every session that ended in [since, until), the dearest first."""
+    # Summed per session, by its own entries: joined to them all, PostgreSQL would rather read the whole ledger.
+    of_it = (LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(USED))
+    cost = select(TOTAL).where(*of_it).scalar_subquery()
+    price = select(func.max(Instance.price_usd_h)).where(Instance.session_id == Session.id).scalar_subquery()
+    rows: Any = await tx.execute(
+        select(
+            Session.id,
+            Session.owner,
+            Session.gpu,
+            Session.gpu_count,
+            Session.end_code,
+            Session.end_reason,
+            Session.deadline,
+            Session.ended_at,
+            price,
+            cost,
+        ).where(Session.ended_at >= since, Session.ended_at < until)
+    )
+    found = [
+        Over(one, who, gpu, count, code, why, end, at, price_usd_h or Decimal(0), cost_usd or Decimal(0))
+        for one, who, gpu, count, code, why, end, at, price_usd_h, cost_usd in rows
+    ]
+    return sorted(found, key=lambda one: (-one.cost_usd, one.id))
+
+
+async def stops(
+    tx: AsyncSession, session_ids: Sequence[str], until: datetime
+) -> dict[str, list[tuple[datetime, bool]]]:
+    """When each of these sessions was stopped (True) and went on or ended (False) before then, in order."""
+    found: dict[str, list[tuple[datetime, bool]]] = {}
+    for start in range(0, len(session_ids), _CHUNK):
+        rows = await tx.execute(
+            select(Event.subject, Event.at, Event.before, Event.after)
+            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == "session.moved")
+            .where(Event.at < until)
+            .order_by(Event.at, Event.id)
+        )
+        for subject, at, before, after in rows:
+            if SessionState.STOPPED in (before, after):
+                found.setdefault(subject, []).append((at, after == SessionState.STOPPED))
+    return found
+
+
+async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Stray]:
+    """Instances without a row of their own that were first seen in [since, until)."""
+    within = (Stray.first_seen_at >= since, Stray.first_seen_at < until)
+    return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
+
+
+async def said_of(tx: AsyncSession, kind: str, since: datetime, until: datetime) -> list[str]:
+    """The sentences of one kind of event in [since, until), in order."""
+    within = (Event.kind == kind, Event.at >= since, Event.at < until)
+    return list(await tx.scalars(select(Event.reason).where(*within).order_by(Event.at, Event.id)))
+
+
+async def gone_at(tx: AsyncSession, clouds: Collection[str], since: datetime, until: datetime) -> list[Instance]:
+    """Instances at these clouds that ended in [since, until), the dearest first."""
+    within = (Instance.ended_at >= since, Instance.ended_at < until)
+    query = select(Instance).where(Instance.cloud.in_(list(clouds)), *within).order_by(Instance.price_usd_h.desc())
+    return list(await tx.scalars(query)) if clouds else []

@@ -1,0 +1,48 @@
+"""What metering reads: the instances that a cloud may be billing, and which of their hours are booked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.core.locks import lock_families
+from ledger.kernel.states import BILLABLE_INSTANCE, StrayState
+from ledger.models import Instance, LedgerEntry, Stray
+
+#: Keys that are looked up by one query.
+KEYS_TOGETHER = 1_000
+
+
+async def billable_ids(tx: AsyncSession) -> list[str]:
+    """The id of every row for which a cloud may be billing, in one order."""
+    query = select(Instance.id).where(Instance.state.in_(BILLABLE_INSTANCE)).order_by(Instance.id)
+    return list(await tx.scalars(query))
+
+
+async def billable_instances(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
+    """Those of these rows for which a cloud may still be billing, in one order."""
+    of_them = (Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
+    return list(await tx.scalars(select(Instance).where(*of_them).order_by(Instance.id)))
+
+
+async def lock_billable(tx: AsyncSession, instance_ids: Sequence[str]) -> list[Instance]:
+    """Those of these rows for which a cloud may still be billing, fresh, with their families locked."""
+    await lock_families(tx, instance_ids)
+    query = select(Instance).where(Instance.id.in_(instance_ids), Instance.state.in_(BILLABLE_INSTANCE))
+    return list(await tx.scalars(query.order_by(Instance.id).execution_options(populate_existing=True)))
+
+
+async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
+    """Those of these keys under which something is booked."""
+    found: set[str] = set()
+    for first in range(0, len(keys), KEYS_TOGETHER):
+        some = keys[first : first + KEYS_TOGETHER]
+        found.update(await tx.scalars(select(LedgerEntry.key).where(LedgerEntry.key.in_(some))))
+    return found
+
+
+async def unended_strays(tx: AsyncSession) -> list[Stray]:
+    """Every stray that is not gone, in one order."""
+    return list(await tx.scalars(select(Stray).where(Stray.state != StrayState.GONE).order_by(Stray.id)))

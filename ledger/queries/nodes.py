@@ -1,0 +1,147 @@
+"""The nodes' rows: check-ins in groups, and which sessions must be looked at because of what their nodes say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import bindparam, func, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.engine.db import may_lock
+from ledger.kernel.states import InstanceState, SessionState
+from ledger.models import Instance, Mark, Node, Session
+
+#: A node that is heard may be one of these: what is gone says nothing any more.
+_I = InstanceState
+HEARD = frozenset({_I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
+
+_NODES: Any = Node.__table__
+_WRITE = update(_NODES).where(_NODES.c.instance_id == bindparam("of_instance"))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A node and what decides about the answer to it."""
+
+    node: Node
+    wanted: str | None
+    session_state: SessionState
+    deadline: datetime | None
+    cut_at: datetime | None
+    #: The address that its cloud shows.
+    host: str | None
+
+
+async def standing(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, Standing]:
+    """The nodes of these instances, locked for a write in one order, as long as their instances are not over."""
+    query = (
+        select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at, Instance.ssh_host)
+        .join(Instance, Instance.id == Node.instance_id)
+        .join(Session, Session.id == Node.session_id)
+        .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(HEARD))
+        .order_by(Node.instance_id)
+    )
+    if may_lock(tx):
+        query = query.with_for_update(of=Node)
+    rows: Any = await tx.execute(query)
+    return {node.instance_id: Standing(node, *rest) for node, *rest in rows}
+
+
+async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:
+    """Store a group of check-ins in one statement. Each row has its columns and `of_instance`."""
+    if rows:
+        await tx.execute(_WRITE, list(rows))
+
+
+async def amend_node(tx: AsyncSession, instance_id: str, **values: Any) -> None:
+    """Set columns of the agent of one instance; where it has none, nothing happens."""
+    await tx.execute(update(Node).where(Node.instance_id == instance_id).values(**values))
+
+
+async def node_of(tx: AsyncSession, instance_id: str) -> Node | None:
+    """The agent of an instance; None where it was given no token."""
+    return await tx.get(Node, instance_id, populate_existing=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A session that its node's words may end, or that an announced end waits for."""
+
+    session_id: str
+    instance_id: str
+
+
+async def suspects(tx: AsyncSession, silent_before: datetime, idle_before: datetime) -> list[Suspect]:
+    """Running sessions to look at: silent or idle since before then, with a job that is over, or with an early end."""
+    rows: Any = await tx.execute(
+        select(Session.id, Instance.id)
+        .join(Instance, Instance.session_id == Session.id)
+        .join(Node, Node.instance_id == Instance.id)
+        .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE)
+        .where(
+            or_(
+                Node.at <= silent_before,
+                Node.idle_since <= idle_before,
+                Node.work_over_at.is_not(None),
+                Session.cut_at.is_not(None),
+            )
+        )
+        .order_by(Session.id)
+    )
+    return [Suspect(session_id, instance_id) for session_id, instance_id in rows]
+
+
+async def reporting(tx: AsyncSession, silent_before: datetime) -> tuple[int, int]:
+    """`(running machines whose agent ever reported, those of them that are silent since before then)`."""
+    of_running = (
+        select(func.count())
+        .select_from(Node)
+        .join(Instance, Instance.id == Node.instance_id)
+        .join(Session, Session.id == Node.session_id)
+        .where(Session.state == SessionState.RUNNING, Instance.state == InstanceState.LIVE, Node.at.is_not(None))
+    )
+    silent = of_running.where(Node.at <= silent_before)
+    return await tx.scalar(of_running) or 0, await tx.scalar(silent) or 0
+
+
+async def nodes_of(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, Node]:
+    """The agents of these instances, for showing."""
+    found = await tx.scalars(select(Node).where(Node.instance_id.in_(list(instance_ids))))
+    return {node.instance_id: node for node in found}
+
+
+async def listened_at(tx: AsyncSession, name: str) -> datetime | None:
+    """When the look named so ran last; None when it never did."""
+    last = await tx.get(Mark, name, populate_existing=True)
+    return last.at if last is not None else None
+
+
+async def listening_since(tx: AsyncSession, name: str, gap_s: float, now: datetime) -> datetime:
+    """Since when the look named so has run without a pause longer than `gap_s`; notes that it runs now.
+
+    While nothing here ran, nobody heard the nodes: that time does not count as their silence.
+    """
+    last = await tx.get(Mark, name, populate_existing=True)
+    if last is None:
+        tx.add(Mark(name=name, value=now.isoformat(), at=now))
+        await tx.flush()
+        return now
+    since = now if (now - last.at).total_seconds() > gap_s else datetime.fromisoformat(last.value)
+    last.value, last.at = since.isoformat(), max(now, last.at)
+    return since
+
+
+async def due_for_key(tx: AsyncSession, looked_before: datetime, limit: int) -> list[Instance]:
+    """Machines that have been ready and whose host key was last looked at before then, or never at their address."""
+    query = (
+        select(Instance)
+        .where(Instance.state == InstanceState.LIVE, Instance.reachable_at.is_not(None), Instance.wanted.is_(None))
+        .where(Instance.ssh_host.is_not(None), Instance.status == "running")
+        .where(or_(Instance.host_key_at.is_(None), Instance.host_key_at <= looked_before))
+        .order_by(Instance.host_key_at.is_not(None), Instance.host_key_at, Instance.id)
+        .limit(limit)
+    )
+    return list(await tx.scalars(query))

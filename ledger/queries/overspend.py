@@ -1,0 +1,197 @@
+"""What running sessions cost and what was approved for them: a fixed number of queries for any number of sessions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.kernel.actor import ActorKind
+from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
+from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What was decided on: the estimate of an option for `asked_h`, and what an approver made of it.
+
+    `hours` are those that were approved; None where nobody shortened them.
+    """
+
+    expected_usd: Decimal
+    estimate: Mapping[str, Any]
+    asked_h: Decimal
+    hours: Decimal | None
+    total_cap_usd: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A request that was made for a session that runs: more time, or a new figure to confirm."""
+
+    id: str
+    kind: str
+    state: RequestState
+    created_at: datetime
+    terms: Terms
+    decided_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One running session on its machine `row`, of which `booked` is booked.
+
+    `elsewhere_usd` was booked on the machines before it that the same approval paid for; `cap_usd` is the most that all
+    of them may cost, extensions included. `questions` were asked since that approval.
+    """
+
+    session_id: str
+    request_id: str
+    deadline: datetime
+    row: Instance
+    node: Node | None
+    terms: Terms
+    cap_usd: Decimal
+    booked: Booked
+    elsewhere_usd: Decimal = Decimal(0)
+    questions: tuple[Question, ...] = ()
+
+
+#: What runs: nobody stops it, and nobody ends it.
+_RUNS: Sequence[Any] = (
+    Session.state == SessionState.RUNNING,
+    Session.deadline.is_not(None),
+    Instance.state == InstanceState.LIVE,
+    Instance.wanted.is_(None),
+)
+
+
+async def running_ids(tx: AsyncSession) -> list[str]:
+    """The session of every live instance that nobody wants otherwise, in one order."""
+    query = select(Session.id).join(Instance, Instance.session_id == Session.id).where(*_RUNS).order_by(Session.id)
+    return list(await tx.scalars(query))
+
+
+async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Running]:
+    """Those of these sessions that run on a live instance."""
+    query = (
+        select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
+        .join(Instance, Instance.session_id == Session.id)
+        .join(Option, Option.id == Instance.option_id)
+        .join(Request, Request.id == Session.request_id)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .join(Approval, Approval.id == GrantRow.approval_id)
+        .outerjoin(Node, Node.instance_id == Instance.id)
+        .where(Session.id.in_(session_ids), *_RUNS)
+    )
+    rows: Any = (await tx.execute(query)).all()
+    if not rows:
+        return []
+    booked, longer = await booked_of(tx, session_ids), await extension_caps(tx, session_ids)
+    paid_by, asked = await _paid_by(tx, session_ids), await _asked(tx, session_ids)
+    found = []
+    for session, row, node, cap_usd, approval_id, decided_at, *terms in rows:
+        amounts = booked.get(session.id, {})
+        before = [one.usd for of, one in amounts.items() if of != row.id and paid_by.get(of) == approval_id]
+        elsewhere_usd = sum(before, Decimal(0))
+        found.append(
+            Running(
+                session_id=session.id,
+                request_id=session.request_id,
+                deadline=session.deadline,
+                row=row,
+                node=node,
+                terms=_terms(*terms),
+                cap_usd=cap_usd + longer.get(session.id, Decimal(0)) + elsewhere_usd,
+                booked=amounts.get(row.id, NOTHING),
+                elsewhere_usd=elsewhere_usd,
+                questions=tuple(one for one in asked.get(session.request_id, ()) if one.created_at >= decided_at),
+            )
+        )
+    return found
+
+
+async def _paid_by(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, str]:
+    """The approval that paid for each earlier machine of these sessions."""
+    query: Any = (
+        select(Instance.id, GrantRow.approval_id)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .where(Instance.session_id.in_(session_ids), Instance.state == InstanceState.GONE)
+    )
+    return dict((await tx.execute(query)).all())
+
+
+#: The columns that `_terms` reads.
+_TERMS: Sequence[Any] = (
+    Option.expected_usd,
+    Option.estimate,
+    Request.job["hours"].as_string(),
+    Approval.hours,
+    Approval.total_cap_usd,
+)
+
+
+def _terms(
+    expected_usd: Decimal, estimate: Mapping[str, Any], asked_h: str, hours: str | None, total_cap_usd: Decimal | None
+) -> Terms:
+    asked = Decimal(asked_h)
+    shorter = Decimal(hours) if hours is not None and Decimal(hours) < asked else None
+    return Terms(expected_usd, estimate, asked, shorter, total_cap_usd)
+
+
+async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[Question]]:
+    approved = (Approval.request_id == Request.id) & (Approval.decision == "approve")
+    query = (
+        select(Request, *_TERMS)
+        .join(Session, Session.request_id == Request.parent_id)
+        .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
+        .join(Option, Option.quote_id == Quote.id)
+        .outerjoin(Approval, approved)
+        .where(Session.id.in_(session_ids), Request.kind.in_(["extend", "drift_reconfirm"]))
+        .order_by(Request.created_at, Request.id, Approval.at, Approval.id)
+    )
+    found: dict[str, dict[str, Question]] = defaultdict(dict)
+    rows: Any = (await tx.execute(query)).all()
+    for request, *terms in rows:  # Of two approvals the later one covers what both left.
+        what = _terms(*terms)
+        one = Question(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
+        found[request.parent_id][request.id] = one
+    return {parent_id: list(questions.values()) for parent_id, questions in found.items()}
+
+
+async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
+    """The newest question about the cost of a request's session, when nobody confirmed it.
+
+    What was asked before the last approval is over: that has a figure of its own.
+    """
+    decided_at = select(func.max(Approval.at)).where(Approval.request_id == request_id, Approval.decision == "approve")
+    since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
+    newest = await tx.scalar(
+        select(Request)
+        .where(Request.parent_id == request_id, Request.kind == "drift_reconfirm", Request.created_at >= since)
+        .order_by(Request.created_at.desc(), Request.id.desc())
+        .limit(1)
+    )
+    return newest if newest is not None and is_open(newest.state, newest.decided_by) else None
+
+
+def is_open(state: RequestState, decided_by: str | None) -> bool:
+    """Whether a question about the cost leaves the new figure unconfirmed.
+
+    It is closed by an approval, and by the service itself when the figure is what was approved after all.
+    """
+    withdrawn = state is RequestState.CANCELLED and (decided_by or "").startswith(f"{ActorKind.SYSTEM}:")
+    return state is not RequestState.APPROVED and not withdrawn
+
+
+async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[str]) -> list[Request]:
+    """Undecided requests of these kinds about the session of a request."""
+    mine = (Request.parent_id == request_id, Request.kind.in_(list(kinds)), Request.state == RequestState.PENDING)
+    return list(await tx.scalars(select(Request).where(*mine)))

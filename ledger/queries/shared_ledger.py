@@ -1,0 +1,187 @@
+"""Costs of other tools, and our own in the shape that other tools read; the chain of entries, to be checked."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.core.locks import lock_requester
+from ledger.engine.db import insert_for
+from ledger.kernel.states import OPEN_INSTANCE, Tier
+from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
+from ledger.queries.access import Whose
+from ledger.queries.rollup import AMOUNT, SEALED, SPENT, STRAY_ID, TOTAL, USED
+
+
+@dataclass(frozen=True, slots=True)
+class OwnEntry:
+    """One entry of ours for the shared file. `id` is the same at every export."""
+
+    id: str
+    provider: str
+    action: str
+    amount_usd: Decimal
+    at: datetime
+    notes: str
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What the ledger's parts say about the same money."""
+
+    entries: int
+    sealed: int
+    waiting: int
+    raw_usd: Decimal
+    rolled_usd: Decimal
+    waiting_usd: Decimal
+    accounts_usd: Decimal
+
+
+async def add_externals(tx: AsyncSession, rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Store what other tools said. The keys of those that were not there already, by whichever door they came."""
+    insert = insert_for(tx, ExternalCost.__table__).on_conflict_do_nothing()
+    return (
+        set((await tx.execute(insert.returning(ExternalCost.__table__.c.key), list(rows))).scalars()) if rows else set()
+    )
+
+
+async def externals_known(tx: AsyncSession, keys: Sequence[str]) -> dict[str, str]:
+    """The entry that books each of these costs of other tools, of those that are known."""
+    found: dict[str, str] = {}
+    for start in range(0, len(keys), 500):
+        known = select(ExternalCost.key, ExternalCost.entry_id).where(ExternalCost.key.in_(keys[start : start + 500]))
+        rows: Any = await tx.execute(known)
+        found.update(map(tuple, rows))
+    return found
+
+
+async def booked_of_tools(tx: AsyncSession, skills: Collection[str], owner: str) -> dict[str, Decimal]:
+    """Dollars that one caller has appended for each of these tools, less refunds, until `tx` ends: nobody else appends
+    there meanwhile.
+    """
+    for skill in sorted(skills):  # In one order, or two who append for the same tools would wait for each other.
+        await lock_requester(tx, f"external/{owner}/{skill}")
+    mine = (ExternalCost.skill.in_(sorted(skills)), ExternalCost.owner == owner)
+    rows: Any = await tx.execute(
+        select(ExternalCost.skill, func.sum(ExternalCost.amount_usd)).where(*mine).group_by(ExternalCost.skill)
+    )
+    return dict.fromkeys(skills, Decimal(0)) | dict(map(tuple, rows))
+
+
+async def entries_of(tx: AsyncSession, keys: Collection[str]) -> dict[str, str]:
+    """The ids of the entries with these keys."""
+    rows: Any = await tx.execute(select(LedgerEntry.key, LedgerEntry.id).where(LedgerEntry.key.in_(list(keys))))
+    return dict(map(tuple, rows))
+
+
+async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
+    """One for each creation, each instance-hour and each end, and one for each correction; of instances that were not
+    over before `since`; and what belongs to no session.
+    """
+    query = select(Instance, Session.gpu, Session.gpu_count).join(Session, Session.id == Instance.session_id)
+    query = query.where(Instance.live_at.is_not(None)).order_by(Instance.id)
+    if since is not None:
+        query = query.where((Instance.ended_at.is_(None)) | (Instance.ended_at >= since))
+    found: list[OwnEntry] = []
+    rows = (await tx.execute(query)).all()
+    booked: defaultdict[str, list[LedgerEntry]] = defaultdict(list)
+    for start in range(0, len(rows), 500):
+        ids = [row.id for row, _, _ in rows[start : start + 500]]
+        mine = select(LedgerEntry).where(LedgerEntry.instance_id.in_(ids), LedgerEntry.kind.in_(USED))
+        for entry in await tx.scalars(mine.order_by(LedgerEntry.at, LedgerEntry.id)):
+            booked[str(entry.instance_id)].append(entry)
+    for row, gpu, count in rows:
+        found += _of_instance(row, f"{count}x {gpu}", booked[row.id])
+    return [*found, *await _of_strays(tx, since)]
+
+
+async def _of_strays(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
+    """What instances cost that belong to no session: each entry as it is booked."""
+    query = select(LedgerEntry, AMOUNT, Stray.cloud).join(Stray, Stray.id == STRAY_ID)
+    query = query.where(LedgerEntry.kind == "loss").order_by(LedgerEntry.at, LedgerEntry.id)
+    if since is not None:
+        query = query.where(LedgerEntry.at >= since)
+    rows: Any = await tx.execute(query)
+    return [OwnEntry(one.id, cloud, one.kind, usd, one.at, one.note or "no session") for one, usd, cloud in rows]
+
+
+def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:
+    made = OwnEntry(f"{row.id}/created", row.cloud, "instance_created", Decimal(0), row.sent_at or row.created_at, what)
+    hours: dict[str, OwnEntry] = {}
+    rest = Decimal(0)
+    others: list[OwnEntry] = []
+    for entry in entries:
+        suffix = entry.key.rpartition("/")[2]
+        signed = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
+        if entry.kind == "accrue" and suffix == "final":
+            rest += signed
+        elif entry.kind == "accrue" and suffix.startswith("h"):
+            before = hours[suffix].amount_usd if suffix in hours else Decimal(0)
+            hours[suffix] = OwnEntry(f"{row.id}/{suffix}", row.cloud, "instance_hour", before + signed, entry.at, what)
+        else:
+            action = "correction" if entry.kind == "true_up" else entry.kind
+            others.append(OwnEntry(entry.id, row.cloud, action, signed, entry.at, entry.note or what))
+    found = [made, *hours.values()]
+    if row.ended_at is not None:
+        found.append(OwnEntry(f"{row.id}/terminated", row.cloud, "instance_terminated", rest, row.ended_at, what))
+    return [*found, *others]
+
+
+async def live_instances(tx: AsyncSession, whose: Whose | None) -> list[tuple[Instance, Session]]:
+    """Every instance that may exist at a cloud, of everybody where `whose` is None."""
+    query = select(Instance, Session).join(Session, Session.id == Instance.session_id)
+    query = query.where(Instance.state.in_(OPEN_INSTANCE)).order_by(Instance.id)
+    if whose is not None:
+        query = query.where(whose.where(Session.owner))
+    return [(row, session) for row, session in await tx.execute(query)]
+
+
+async def chain(tx: AsyncSession, batch: int = 5_000) -> AsyncIterator[tuple[int, str, Mapping[str, Any]]]:
+    """Every seal in order with its number, its hash and the columns of its entry."""
+    last, names = 0, [column.key for column in SEALED]
+    while True:
+        rows: Any = (
+            await tx.execute(
+                select(EntrySeal.number, EntrySeal.hash, *SEALED)
+                .join(LedgerEntry, LedgerEntry.id == EntrySeal.entry_id)
+                .where(EntrySeal.number > last)
+                .order_by(EntrySeal.number)
+                .limit(batch)
+            )
+        ).all()
+        for number, sealed, *values in rows:
+            yield number, sealed, dict(zip(names, values, strict=True))
+        if len(rows) < batch:
+            return
+        last = rows[-1][0]
+
+
+async def totals(tx: AsyncSession) -> Totals:
+    """The sums that must agree."""
+    waits = LedgerEntry.id.in_(select(Unrolled.entry_id))
+    debits = await _by(tx, LedgerEntry.debit)
+    given = await _by(tx, LedgerEntry.credit)
+    nothing = Decimal(0)
+    balances = {name: debits.get(name, nothing) - given.get(name, nothing) for name in debits.keys() | given.keys()}
+    return Totals(
+        entries=await tx.scalar(select(func.count()).select_from(LedgerEntry)) or 0,
+        sealed=await tx.scalar(select(func.count()).select_from(EntrySeal)) or 0,
+        waiting=await tx.scalar(select(func.count()).select_from(Unrolled)) or 0,
+        raw_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT))) or nothing,
+        rolled_usd=await tx.scalar(select(func.sum(Rollup.amount_usd)).where(Rollup.tier == Tier.MONTH)) or nothing,
+        waiting_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT), waits)) or nothing,
+        accounts_usd=sum(balances.values(), nothing),
+    )
+
+
+async def _by(tx: AsyncSession, side: Any) -> dict[str, Decimal]:
+    rows: Any = await tx.execute(select(side, func.sum(LedgerEntry.amount_usd)).group_by(side))
+    return dict(map(tuple, rows))

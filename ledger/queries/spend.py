@@ -1,0 +1,171 @@
+"""What was spent and what may still be spent, by whose it is: sums in the database, a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.kernel.actor import ActorKind
+from ledger.kernel.calendar_spans import spans
+from ledger.kernel.states import LIVE_SESSION, GrantState, Tier
+from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
+from ledger.queries.access import Whose
+from ledger.queries.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
+from ledger.queries.session_costs import RELEASED
+
+
+@dataclass(frozen=True, slots=True)
+class Purse:
+    """Whose spending is meant: everybody's where both are None."""
+
+    whose: Whose | None = None
+    label: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The same as conditions on the sessions."""
+        return self._on(Session.owner, Session.label)
+
+    def on_facets(self) -> list[ColumnElement[bool]]:
+        """The same as conditions on the facets of the rollup."""
+        return self._on(Facet.owner, Facet.label)
+
+    def on_entries(self) -> list[ColumnElement[bool]]:
+        """The same as conditions on single entries."""
+        return self._on(FACETS["owner"], FACETS["label"])
+
+    def _on(self, owner: Any, label: Any) -> list[ColumnElement[bool]]:
+        found = [] if self.whose is None else [self.whose.where(owner)]
+        return found if self.label is None else [*found, label == self.label]
+
+
+EVERYBODY = Purse()
+
+
+async def sums(
+    tx: AsyncSession, purse: Purse, by: tuple[str, ...], since: datetime | None, until: datetime | None = None
+) -> list[tuple[tuple[str, ...], Decimal]]:
+    """Dollars booked in [since, until) per combination of the facets `by`, from the rollup."""
+    parts = spans(since, until)
+    if not parts:
+        return []
+    rows: Any = await tx.execute(sums_of(parts, by, purse.on_facets(), purse.on_entries()))
+    return [(tuple(names), amount_usd or Decimal(0)) for *names, amount_usd in rows]
+
+
+async def spent(tx: AsyncSession, purse: Purse, since: datetime | None, until: datetime | None = None) -> Decimal:
+    """Dollars booked as spent in [since, until); of everybody, with what strays and other tools cost."""
+    return sum((amount_usd for _, amount_usd in await sums(tx, purse, (), since, until)), Decimal(0))
+
+
+async def counted(tx: AsyncSession, purse: Purse, since: datetime | None) -> Decimal:
+    """The same, as budgets count it: what other tools got back lowers what they cost, and never what we spent."""
+    by_tool = await sums(tx, purse, ("tool",), since)
+    return sum((max(usd, Decimal(0)) if tool else usd for (tool,), usd in by_tool), Decimal(0))
+
+
+async def buckets(
+    tx: AsyncSession, purse: Purse, tier: Tier, since: datetime, until: datetime
+) -> dict[datetime, Decimal]:
+    """Dollars per hour, day or month (UTC) by when it began; both ends must be such a beginning."""
+    return await daily(tx, tier, since, until, purse.on_facets(), purse.on_entries())
+
+
+async def outstanding(tx: AsyncSession, purse: Purse) -> tuple[Decimal, Decimal]:
+    """`(dollars, dollars per hour)` that approvals in force may still spend.
+
+    A replacement is paid from its approval's own amount, so of each approval the largest amount counts, once.
+    """
+    in_force = (
+        Session.state.in_(LIVE_SESSION),
+        GrantRow.state.in_([GrantState.OPEN, GrantState.USED]),
+        ~RELEASED,
+        *purse.conditions(),
+    )
+    amounts: Any = await tx.execute(
+        select(
+            GrantRow.session_id,
+            GrantRow.approval_id,
+            func.max(GrantRow.total_cap_usd),
+            func.max(GrantRow.price_cap_usd_h),
+        )
+        .join(Session, Session.id == GrantRow.session_id)
+        .where(*in_force)
+        .group_by(GrantRow.session_id, GrantRow.approval_id)
+    )
+    caps: dict[str, Decimal] = {}
+    rates: dict[str, Decimal] = {}
+    for session_id, _, cap_usd, rate_usd_h in amounts:
+        caps[session_id] = caps.get(session_id, Decimal(0)) + cap_usd
+        rates[session_id] = max(rates.get(session_id, Decimal(0)), rate_usd_h)
+    used: Any = await tx.execute(
+        select(LedgerEntry.session_id, TOTAL)
+        .join(Instance, Instance.id == LedgerEntry.instance_id)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .join(Session, Session.id == LedgerEntry.session_id)
+        .where(LedgerEntry.kind.in_(USED), *in_force)
+        .group_by(LedgerEntry.session_id)
+    )
+    for session_id, amount_usd in used:
+        caps[session_id] = max(caps.get(session_id, Decimal(0)) - amount_usd, Decimal(0))
+    return sum(caps.values(), Decimal(0)), sum(rates.values(), Decimal(0))
+
+
+async def outcomes(
+    tx: AsyncSession, purse: Purse, codes: Collection[str], since: datetime, until: datetime
+) -> list[tuple[str, Decimal]]:
+    """`(end code, dollars booked in all)` of each session that ended with one of `codes` in [since, until)."""
+    booked = and_(LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(SPENT))
+    rows: Any = await tx.execute(
+        select(Session.end_code, TOTAL)
+        .outerjoin(LedgerEntry, booked)
+        .where(Session.end_code.in_(codes), Session.ended_at >= since, Session.ended_at < until, *purse.conditions())
+        .group_by(Session.id, Session.end_code)
+    )
+    return [(code, amount_usd or Decimal(0)) for code, amount_usd in rows]
+
+
+#: What costs can be grouped by. A consumer is an owner that is a program.
+GROUPS = ("owner", "consumer", "cloud", "gpu", "label", "tool")
+
+
+async def costs(
+    tx: AsyncSession,
+    purse: Purse,
+    since: datetime | None,
+    until: datetime | None = None,
+    by: Collection[str] = tuple(FACETS),
+) -> dict[str, list[tuple[str, Decimal]]]:
+    """Dollars booked in [since, until) per value of each facet in `by`, the greatest first; from one read."""
+    found: dict[str, list[tuple[str, Decimal]]] = {name: [] for name in GROUPS if name in by}
+    parts = spans(since, until)
+    if parts:
+        for name, value, amount_usd in await tx.execute(shares_of(parts, by, purse.on_facets(), purse.on_entries())):
+            if amount_usd:  # Nothing at all is summed to NULL.
+                found[name].append((value, amount_usd))
+    programs = [(name, amount) for name, amount in found.get("owner", ()) if name.startswith(f"{ActorKind.CONSUMER}:")]
+    if "owner" in by:
+        found["consumer"] = programs
+    return {name: sorted(found[name], key=lambda one: (-one[1], one[0])) for name in GROUPS if name in found}
+
+
+async def started_alone(tx: AsyncSession, whose: Whose, rule_prefix: str, since: datetime) -> Decimal:
+    """Dollars that one person's approvals covered since then whose rule begins so."""
+    theirs = (whose.where(Approval.approver), Approval.rule.startswith(rule_prefix, autoescape=True))
+    taken = select(func.sum(Approval.total_cap_usd)).where(Approval.at > since, Approval.decision == "approve")
+    return await tx.scalar(taken.where(*theirs)) or Decimal(0)
+
+
+async def approved_since(tx: AsyncSession, approver_prefix: str, since: datetime) -> Decimal:
+    """Dollars that approvals covered since then whose approver begins so."""
+    total = await tx.scalar(
+        select(func.sum(Approval.total_cap_usd)).where(
+            Approval.at > since, Approval.decision == "approve", Approval.approver.startswith(approver_prefix)
+        )
+    )
+    return total or Decimal(0)

@@ -1,0 +1,70 @@
+"""What services look up about ends: whether they were told, until when a lost instance was approved, what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from sqlalchemy import and_, or_, select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.kernel.actor import Actor
+from ledger.kernel.states import NotificationKind, NotificationState, SessionState
+from ledger.models import Event, GrantRow, Instance, Notification, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that was announced at `since`, or at any time when the first attempt of each place counts (None)."""
+
+    kind: NotificationKind
+    subject: str
+    since: datetime | None = None
+
+
+async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
+    """Whether any of this has not yet been tried in some place.
+
+    An attempt that failed makes the row due later; one that is under way holds a claim.
+    """
+    ways = []
+    for one in said:
+        untried = and_(Notification.sent_version == 0, Notification.error == "")
+        if one.since is not None:
+            untried = or_(Notification.due_at <= one.since, Notification.claim_token.is_not(None))
+        ways.append(and_(Notification.kind == one.kind, Notification.subject == one.subject, untried))
+    waiting = select(Notification.id).where(Notification.state == NotificationState.PENDING, or_(*ways)).limit(1)
+    return await tx.scalar(waiting) is not None
+
+
+async def ordered_by(tx: AsyncSession, session_id: str) -> Actor | None:
+    """Who ordered the end of a session; None where nobody did."""
+    ordered = (Event.kind == "session.moved", Event.after == str(SessionState.TERMINATING))
+    newest = select(Event.actor).where(Event.subject == session_id, *ordered).order_by(Event.id.desc()).limit(1)
+    ref = await tx.scalar(newest)
+    return None if ref is None else Actor.from_ref(ref)
+
+
+async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, datetime]:
+    """Until when what was approved for each of these instances runs; those whose session was ended are left out.
+
+    A session that was asked again has no end of its own; then the grant's hours count from the send.
+    """
+    if not instance_ids:
+        return {}
+    rows = await tx.execute(
+        select(Instance.id, Instance.sent_at, Instance.created_at, Session.deadline, GrantRow.hours)
+        .join(Session, Session.id == Instance.session_id)
+        .join(GrantRow, GrantRow.id == Instance.grant_id)
+        .where(Instance.id.in_(list(instance_ids)))
+        .where(
+            or_(Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]), Session.end_code == "lost")
+        )
+    )
+    found = {}
+    for row in rows:
+        granted = (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(row.hours)))
+        found[row.id] = max(granted, row.deadline or granted)
+    return found

@@ -1,0 +1,287 @@
+"""What people look at: functions that read one consistent state and return rows, detached."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from ledger.core.locks import lock_family
+from ledger.kernel.ids import bare_id
+from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, RequestState, SessionState
+from ledger.models import Approval, Disk, GrantRow, Instance, Node, Option, Quote, Request, Session, Token
+from ledger.queries.access import Whose
+from ledger.queries.lookups import current_quote, override_of, session_of
+from ledger.queries.nodes import nodes_of
+from ledger.queries.orphans import unknown_instances
+from ledger.queries.retained_disks import open_disks
+from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
+
+SHORTEST_ENDING = 4
+INSTANCE_PREFIX = "ins_"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestView:
+    """Everything that the message about one request shows. `options` are ranked; `tokens` are of this quote version.
+
+    `parent` is set on an override request, `override` on the request that waits for one.
+    """
+
+    request: Request
+    quote: Quote | None
+    options: tuple[Option, ...]
+    tokens: tuple[Token, ...]
+    approvals: tuple[Approval, ...]
+    session: Session | None
+    instances: tuple[Instance, ...]
+    parent: Request | None
+    override: Request | None
+    #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session with the instance that serves it now (the newest one), and what was booked on it so far.
+
+    `grant` is what that instance was made under; what extensions added comes on top.
+    """
+
+    session: Session
+    request: Request
+    instance: Instance | None
+    grant: GrantRow | None
+    accrued_usd: Decimal
+    accrued_until: datetime | None
+    #: What is booked of that instance alone.
+    booked: Booked = NOTHING
+    #: The most that the session may cost: what is approved for that instance, and what earlier ones cost.
+    cap_usd: Decimal = Decimal(0)
+    #: The agent of that instance, where it was given a token.
+    node: Node | None = None
+    #: Its disk, while its machine stands still.
+    disk: Disk | None = None
+    #: Instances of ours that the ledger does not know: while there are any, nothing is bought or ended.
+    unknown: int = 0
+
+    @property
+    def kept(self) -> Disk | None:
+        """Its disk, where that is all that is left of it: the approved end is over, and the disk outlives it."""
+        return self.disk if self.session.state is SessionState.TERMINATING else None
+
+
+async def request_view(tx: AsyncSession, request_id: str) -> RequestView:
+    """The view of one request; LookupError when there is none."""
+    request = await tx.get(Request, request_id)
+    if request is None:
+        raise LookupError(f"there is no request {request_id}")
+    quote = await current_quote(tx, request)
+    options: Sequence[Option] = ()
+    if quote is not None:
+        options = (await tx.scalars(select(Option).where(Option.quote_id == quote.id).order_by(Option.rank))).all()
+    tokens = await tx.scalars(
+        select(Token).where(Token.request_id == request.id, Token.quote_version == request.quote_version)
+    )
+    approvals = await tx.scalars(
+        select(Approval).where(Approval.request_id == request.id).order_by(Approval.at, Approval.id)
+    )
+    session = await session_of(tx, request.id)
+    instances: Sequence[Instance] = ()
+    if session is not None:
+        rows = await tx.scalars(select(Instance).where(Instance.session_id == session.id).order_by(Instance.n))
+        instances = rows.all()
+    parent = await tx.get(Request, request.parent_id) if request.parent_id else None
+    return RequestView(
+        request,
+        quote,
+        tuple(options),
+        tuple(tokens.all()),
+        tuple(approvals.all()),
+        session,
+        tuple(instances),
+        parent,
+        await override_of(tx, request.id) if parent is None else None,
+        await unknown_instances(tx),
+    )
+
+
+async def session_view(tx: AsyncSession, session_id: str) -> SessionView:
+    """The view of one session; LookupError when there is none."""
+    session = await tx.get(Session, session_id)
+    if session is None:
+        raise LookupError(f"there is no session {session_id}")
+    return (await _session_views(tx, [session]))[0]
+
+
+async def session_views(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[SessionView]:
+    """Live sessions, the soonest to end first; of everybody when `whose` is None."""
+    # The databases disagree on where NULL sorts; a session whose end is not fixed yet comes last on both.
+    soonest = (Session.deadline.is_(None), Session.deadline, Session.id)
+    query = select(Session).where(Session.state.in_(LIVE_SESSION)).order_by(*soonest).limit(limit)
+    if whose is not None:
+        query = query.where(whose.where(Session.owner))
+    return await _session_views(tx, (await tx.scalars(query)).all())
+
+
+async def sessions_page(
+    tx: AsyncSession, *, whose: Whose | None, live: bool, before: str | None, limit: int
+) -> list[SessionView]:
+    """Sessions from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    query = select(Session).order_by(Session.id.desc()).limit(limit)
+    if live:
+        query = query.where(Session.state.in_(LIVE_SESSION))
+    if whose is not None:
+        query = query.where(whose.where(Session.owner))
+    if before is not None:
+        query = query.where(Session.id < before)
+    return await _session_views(tx, (await tx.scalars(query)).all())
+
+
+async def instances_page(tx: AsyncSession, *, whose: Whose | None, live: bool, limit: int) -> list[Instance]:
+    """Instances from the newest on; of everybody's sessions when `whose` is None."""
+    query = select(Instance).order_by(Instance.id.desc()).limit(limit)
+    if live:
+        query = query.where(Instance.state.in_(OPEN_INSTANCE))
+    if whose is not None:
+        query = query.where(Instance.session_id.in_(select(Session.id).where(whose.where(Session.owner))))
+    return list(await tx.scalars(query))
+
+
+async def requests_page(
+    tx: AsyncSession, *, whose: Whose | None, waiting: bool, before: str | None, limit: int
+) -> list[Request]:
+    """Requests from the newest on, older than the id `before`; of everybody when `whose` is None."""
+    query = select(Request).order_by(Request.id.desc()).limit(limit)
+    if waiting:
+        query = query.where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+    if whose is not None:
+        query = query.where(whose.where(Request.requester))
+    if before is not None:
+        query = query.where(Request.id < before)
+    return list(await tx.scalars(query))
+
+
+async def _session_views(tx: AsyncSession, sessions: Sequence[Session]) -> list[SessionView]:
+    """A fixed number of queries for any number of sessions, and none for none."""
+    if not sessions:
+        return []
+    ids = [s.id for s in sessions]
+    request_ids = [s.request_id for s in sessions]
+    requests = {r.id: r for r in await tx.scalars(select(Request).where(Request.id.in_(request_ids)))}
+    newest = {
+        i.session_id: i
+        for i in await tx.scalars(select(Instance).where(Instance.session_id.in_(ids)).order_by(Instance.n))
+    }
+    grants = {
+        g.session_id: g
+        for g in await tx.scalars(
+            select(GrantRow)
+            .where(GrantRow.session_id.in_(ids), GrantRow.kind.in_(["create", "replace"]))
+            .order_by(GrantRow.created_at, GrantRow.seq)
+        )
+    }
+    booked = await booked_of(tx, ids)
+    longer = await extension_caps(tx, ids)
+    agents = await nodes_of(tx, [row.id for row in newest.values()])
+    still = [s.id for s in sessions if s.state in (SessionState.STOPPED, SessionState.TERMINATING)]
+    disks = {disk.session_id: disk for disk in await open_disks(tx, still)} if still else {}
+    unknown = await unknown_instances(tx)
+    found = []
+    for s in sessions:
+        row, grant, every = newest.get(s.id), grants.get(s.id), booked.get(s.id, {})
+        total = sum((one.usd for one in every.values()), Decimal(0))
+        mine = every.get(row.id, NOTHING) if row else NOTHING
+        own_usd = grant.total_cap_usd if grant else Decimal(0)
+        found.append(
+            SessionView(
+                session=s,
+                request=requests[s.request_id],
+                instance=row,
+                grant=grant,
+                accrued_usd=total,
+                accrued_until=max((one.until for one in every.values() if one.until), default=None),
+                booked=mine,
+                cap_usd=own_usd + longer.get(s.id, Decimal(0)) + total - mine.usd,
+                node=agents.get(row.id) if row else None,
+                disk=disks.get(s.id),
+                unknown=unknown,
+            )
+        )
+    return found
+
+
+async def pending_requests(tx: AsyncSession, *, whose: Whose | None = None, limit: int = 50) -> list[Request]:
+    """Requests that wait for offers or for a decision, oldest first; of everybody when `whose` is None."""
+    query = (
+        select(Request)
+        .where(Request.state.in_([RequestState.QUOTING, RequestState.PENDING]))
+        .order_by(Request.created_at)
+        .limit(limit)
+    )
+    if whose is not None:
+        query = query.where(whose.where(Request.requester))
+    return list(await tx.scalars(query))
+
+
+def nothing_ends_in(text: str) -> str:
+    """What is said about an id that nothing has, or nothing that the asker may see."""
+    if ":" in text:
+        return f"“{text[:60]}” is not an instance of a session here now, so it is left alone"
+    wanted = bare_id(text.strip().strip("`").lower())
+    return f"There is no request or session that ends in “{wanted}”; /gpu list shows yours"
+
+
+async def resolve(tx: AsyncSession, text: str, *, past: bool = False) -> tuple[Request, Session | None]:
+    """The request (and its session, if any) that a person named by an id or by a unique ending of one.
+
+    An instance names its session too, by its id here or as `cloud:id`, by its id there; one that is over only for
+    whoever reads about the `past`. Raises LookupError with a sentence that says what was wrong and what a right one
+    looks like.
+    """
+    if ":" in text or text.startswith(INSTANCE_PREFIX):
+        return await _of_instance(tx, text, past=past)
+    wanted = bare_id(text.strip().strip("`").lower())
+    if len(wanted) < SHORTEST_ENDING or not wanted.isalnum():
+        raise LookupError(
+            f"“{text[:40]}” is not an id; give at least the last {SHORTEST_ENDING} characters, as in 7k2m9x"
+        )
+    found = list(await tx.scalars(select(Request).where(Request.id.endswith(wanted, autoescape=True)).limit(2)))
+    sessions = list(await tx.scalars(select(Session).where(Session.id.endswith(wanted, autoescape=True)).limit(2)))
+    requests = {r.id: r for r in found}
+    for session in sessions:
+        request = await tx.get_one(Request, session.request_id)
+        requests[request.id] = request
+    if not requests:
+        raise LookupError(nothing_ends_in(text))
+    if len(requests) > 1:
+        raise LookupError(f"More than one request or session ends in “{wanted}”; give more of its characters")
+    (request,) = requests.values()
+    return request, await session_of(tx, request.id)
+
+
+async def _of_instance(tx: AsyncSession, text: str, *, past: bool) -> tuple[Request, Session | None]:
+    cloud, colon, ref = text.partition(":")
+    which = (Instance.cloud == cloud, Instance.ref == ref) if colon else (Instance.id == text,)
+    query = select(Request).join(Instance, Instance.request_id == Request.id).where(*which)
+    if not past:
+        # Whoever ends a machine that is gone already does not mean the one that took its place.
+        query = query.where(Instance.state.in_(OPEN_INSTANCE))
+    # A cloud may use an id again; what is meant is what is there now.
+    found = await tx.scalar(query.order_by(Instance.created_at.desc()).limit(1))
+    if found is None:
+        raise LookupError(nothing_ends_in(text))
+    return found, await session_of(tx, found.id)
+
+
+async def session_to_change(tx: AsyncSession, text: str) -> Session | None:
+    """The session that `text` names, as it is under its family's lock. None, or LookupError, as `resolve` has it."""
+    _, found = await resolve(tx, text)
+    if found is None:
+        return None
+    await lock_family(tx, Session, found.id)
+    return await tx.get_one(Session, found.id, populate_existing=True)

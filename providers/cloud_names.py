@@ -1,0 +1,21 @@
+"""The names of the clouds, for code that may not import an adapter: the language in which people type them.
+
+The registry adds the name of each of its lines, so a new cloud needs no line here.
+"""
+
+from __future__ import annotations
+
+from providers.gpus.data import CLOUDS
+
+_NAMES = list(CLOUDS)
+
+
+def names() -> tuple[str, ...]:
+    """Every cloud that this program knows, in the order in which they are asked and shown."""
+    return tuple(_NAMES)
+
+
+def add(name: str) -> None:
+    """A cloud was registered."""
+    if name not in _NAMES:
+        _NAMES.append(name)

@@ -1,0 +1,120 @@
+"""The bill, derived: Lambda has no billing call, but its audit log proves when an instance began and ended.
+
+An event names the instance in its resources, and the type in its details. The words for *launched* and *terminated*
+are in a catalogue that was not available, so each is recognised by its stem, and what neither means is passed over.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from providers.clouds.lambda_cloud.errors import CLOUD
+from providers.contract import Charge
+from providers.errors import UnexpectedResponse
+
+INSTANCE = re.compile(r"lrn:[a-z_-]+:instance:([0-9A-Za-z_-]{1,64})", re.ASCII)
+_BEGINS = ("launch", "creat", "provision", "start")
+_ENDS = ("terminat", "delet", "destroy", "preempt")
+#: Billing is in steps of one minute, and a step that has begun is paid.
+MINUTE_S = 60
+HOUR_S = Decimal(3600)
+
+
+@dataclass(slots=True)
+class Span:
+    """When one instance began and ended, as far as the log says, and its type."""
+
+    ref: str
+    began: datetime | None = None
+    ended: datetime | None = None
+    kind: str = ""
+
+
+def spans(events: Iterable[Any]) -> dict[str, Span]:
+    """ref → span. Events may come in any order and more than once; the first begin and the first end count.
+
+    Raises `UnexpectedResponse` for an event about an instance without a readable time.
+    """
+    found: dict[str, Span] = {}
+    for event in events:
+        if not isinstance(event, dict):
+            raise UnexpectedResponse(CLOUD, "Lambda sent an audit event that is not an object")
+        action = str(event.get("action") or "").lower()
+        begins, ends = (any(stem in action for stem in stems) for stems in (_BEGINS, _ENDS))
+        refs = _refs(event)
+        if not refs or begins == ends or _failed(action):
+            continue
+        at, details = _time(event.get("event_time")), event.get("additional_details")
+        for ref in refs:
+            span = found.setdefault(ref, Span(ref))
+            if isinstance(details, dict) and isinstance(details.get("instance_type"), str):
+                span.kind = span.kind or details["instance_type"]
+            if begins and (span.began is None or at < span.began):
+                span.began = at
+            if ends and (span.ended is None or at < span.ended):
+                span.ended = at
+    return found
+
+
+def charges(
+    found: Mapping[str, Span], prices_usd_h: Mapping[str, Decimal], since: datetime, until: datetime
+) -> tuple[Charge, ...]:
+    """One line per instance that ran in [since, until), for its whole time until `until`.
+
+    A line needs the launch, the type and that type's price; an instance of which the log lacks one has no line, and
+    its cost stays what the ledger computed. Prices are those of today: Lambda keeps no history of them.
+    """
+    lines = []
+    for span in found.values():
+        price = prices_usd_h.get(span.kind)
+        if span.began is None or price is None:
+            continue
+        end = min(span.ended or until, until)
+        if end < span.began or end <= since or span.began >= until:
+            continue
+        lines.append(
+            Charge(
+                cloud=CLOUD,
+                line_id=f"{span.ref}/{span.began.isoformat()}",
+                ref=span.ref,
+                component="gpu",
+                amount_usd=price * billed_s(end - span.began) / HOUR_S,
+                start=span.began,
+                end=end,
+            )
+        )
+    return tuple(lines)
+
+
+def billed_s(used: timedelta) -> int:
+    """Seconds that are paid: every begun minute, and at least one."""
+    return max(math.ceil(used.total_seconds() / MINUTE_S), 1) * MINUTE_S
+
+
+def _refs(event: Mapping[str, Any]) -> set[str]:
+    named: list[Any] = [event.get("resource_lrns"), event.get("additional_details")]
+    texts: list[Any] = list(named[0]) if isinstance(named[0], list) else []
+    if isinstance(named[1], dict):
+        texts.append(named[1].get("instance_lrn"))
+    return {match[1] for text in texts if isinstance(text, str) and (match := INSTANCE.fullmatch(text))}
+
+
+def _failed(action: str) -> bool:
+    """Whether the event tells of an attempt: `launch_failed` began nothing, and `terminate_requested` ended nothing."""
+    return any(word in action for word in ("fail", "reject", "denied"))
+
+
+def _time(value: Any) -> datetime:
+    try:
+        at = datetime.fromisoformat(str(value))
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise UnexpectedResponse(CLOUD, "Lambda sent an audit event without a readable time")
+    return at

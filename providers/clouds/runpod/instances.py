@@ -1,0 +1,226 @@
+"""Translation between RunPod's pod JSON and the contract's types, both ways, and of its bill."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from providers.clouds.runpod.errors import CLOUD
+from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.errors import InvalidSpec, UnexpectedResponse
+from providers.gpus import table
+
+#: Unless set otherwise. The container disk holds the image and is wiped by stop and restart; the disk that was asked
+#: for is the volume.
+CONTAINER_DISK_GB = 20
+HOURS_PER_MONTH = Decimal(720)
+DISK_USD_GB_MONTH = Decimal("0.10")
+#: The smallest volume that the API accepts.
+VOLUME_MIN_GB = 10
+VOLUME_PATH = "/workspace"
+ENV_MAX = 50
+#: Set by the platform inside a pod. Given by us it would hand the account's key to the workload.
+RESERVED_ENV = "RUNPOD_API_KEY"
+
+STATUS: Mapping[str, InstanceStatus] = {
+    "PROVISIONING": InstanceStatus.PENDING,
+    "STARTING": InstanceStatus.BOOTING,
+    "RUNNING": InstanceStatus.RUNNING,
+    "EXITED": InstanceStatus.STOPPED,
+    "ERROR": InstanceStatus.ERROR,
+    "TERMINATED": InstanceStatus.TERMINATED,
+}
+
+
+# ── to the cloud ─────────────────────────────────────────────────────────────────────────────────
+
+
+def volume_gb(disk_gb: int) -> int:
+    """The volume that is created for `disk_gb`: never below the API's minimum of 10 GB."""
+    return max(VOLUME_MIN_GB, disk_gb)
+
+
+def create_body(spec: InstanceSpec, container_gb: int = CONTAINER_DISK_GB) -> dict[str, Any]:
+    """The JSON of `POST /v2/pods`. Raises `InvalidSpec` for what RunPod is known to refuse or to misread."""
+    ticket = spec.offer.ticket
+    if "gpu_id" not in ticket or "cloud" not in ticket:
+        raise InvalidSpec(CLOUD, f"the offer {spec.offer.id} does not come from runpod's catalogue")
+    if spec.offer.spot or spec.bid_usd_h is not None:
+        raise InvalidSpec(CLOUD, "runpod sells no interruptible pods; ask for an on-demand offer")
+    if not spec.image or not spec.name:
+        raise InvalidSpec(CLOUD, "runpod needs an image and a name, for example image=runpod/pytorch:1.0.2-cu1281")
+    body: dict[str, Any] = {
+        "name": spec.name,
+        "image": spec.image,
+        # The service's default is SECURE, about twice the price, so the tier is always sent.
+        "cloud": ticket["cloud"],
+        "gpu": {"id": ticket["gpu_id"], "count": spec.offer.gpu_count},
+        "disk": container_gb,
+        "mounts": {"persistent": {"size": volume_gb(spec.disk_gb), "path": VOLUME_PATH}},
+        "ports": ["22/tcp"],
+        "env": _environment(spec),
+        "startSsh": True,
+    }
+    if ticket.get("data_center_id"):
+        body["dataCenterIds"] = [ticket["data_center_id"]]
+    if spec.onstart:
+        body["args"] = _start_command(spec.onstart)
+    return body
+
+
+def _environment(spec: InstanceSpec) -> dict[str, str]:
+    env = dict(spec.env)
+    if RESERVED_ENV in env:
+        raise InvalidSpec(CLOUD, f"the environment may not set {RESERVED_ENV}: runpod gives each pod a key of its own")
+    keys = [*env.get("PUBLIC_KEY", "").splitlines(), *spec.public_keys]
+    unique = list(dict.fromkeys(k.strip() for k in keys if k.strip()))
+    if unique:
+        env["PUBLIC_KEY"] = "\n".join(unique)
+    if len(env) > ENV_MAX:
+        raise InvalidSpec(CLOUD, f"runpod takes at most {ENV_MAX} environment variables, {len(env)} were given")
+    return env
+
+
+def _start_command(onstart: str) -> str:
+    """The container's arguments: run the script beside the image's own start, and never let process 1 end.
+
+    A container whose main process ends is restarted in a loop and billed on. The script travels as base64 because
+    the service splits the string into arguments by rules of its own.
+    """
+    script = base64.b64encode(onstart.encode()).decode()
+    return (
+        f"bash -c 'echo {script} | base64 -d > /tmp/onstart.sh; bash /tmp/onstart.sh > /tmp/onstart.log 2>&1 & "
+        "[ -x /start.sh ] && /start.sh; exec sleep infinity'"
+    )
+
+
+# ── from the cloud ───────────────────────────────────────────────────────────────────────────────
+
+
+def observed(pod: Any) -> ObservedInstance:
+    """One pod as the contract sees it. Raises `UnexpectedResponse` when it has no id.
+
+    RunPod's `cost` is the GPUs' rate alone; the disks that the pod lists are added at the price page's rate, so that
+    the price means the same as an offer's. It is believed for live pods only: stopped pods were seen with their running
+    price. An unknown status word counts as PENDING: the pod exists, and nothing more is known. The SSH address is
+    passed on for a RUNNING pod only, because a stopped one goes on showing the address of its previous container.
+    """
+    ref = pod.get("id") if isinstance(pod, dict) else None
+    if not isinstance(ref, str) or not ref:
+        raise UnexpectedResponse(CLOUD, "runpod described a pod without an id")
+    word = pod.get("status")
+    status = STATUS.get(word, InstanceStatus.PENDING) if isinstance(word, str) else InstanceStatus.PENDING
+    live = status in (InstanceStatus.PENDING, InstanceStatus.BOOTING, InstanceStatus.RUNNING)
+    gpu = pod.get("gpu")
+    gpu = gpu if isinstance(gpu, dict) else {}
+    gpu_id = gpu.get("id")
+    count = gpu.get("count")
+    name = pod.get("name")
+    region = pod.get("dataCenterId")
+    cost, storage = decimal(pod.get("cost")), _storage_usd_h(pod)
+    return ObservedInstance(
+        cloud=CLOUD,
+        ref=ref,
+        name=name if isinstance(name, str) else None,
+        status=status,
+        status_text=_status_text(word, pod.get("runtime")),
+        gpu=(table.canonical(CLOUD, gpu_id) or gpu_id) if isinstance(gpu_id, str) else None,
+        gpu_count=count if isinstance(count, int) else None,
+        price_usd_h=cost + storage if live and cost is not None else None,
+        storage_usd_h=storage,
+        ssh=_ssh(pod.get("ssh")) if status is InstanceStatus.RUNNING else None,
+        region=region if isinstance(region, str) else None,
+        created_at=instant(pod.get("createdAt")),
+        started_at=instant(pod.get("startedAt")),
+    )
+
+
+def _storage_usd_h(pod: Any) -> Decimal:
+    """What the container disk and the persistent volume of a running pod cost per hour."""
+    mounts = pod.get("mounts")
+    persistent = mounts.get("persistent") if isinstance(mounts, dict) else None
+    volume = persistent.get("size") if isinstance(persistent, dict) else None
+    sizes = (decimal(pod.get("disk")), decimal(volume))
+    disk_gb = sum((gb for gb in sizes if gb is not None and gb > 0), Decimal(0))
+    return (disk_gb * DISK_USD_GB_MONTH / HOURS_PER_MONTH).quantize(Decimal("0.000001"))
+
+
+def _status_text(word: Any, runtime: Any) -> str:
+    if word == "RUNNING" and runtime is None:
+        return "RUNNING, container not started yet"
+    return word if isinstance(word, str) else "no status"
+
+
+def _ssh(ssh: Any) -> SshEndpoint | None:
+    """`ssh.direct` as an endpoint. `ssh.proxy` is an interactive shell only and is never used."""
+    direct = ssh.get("direct") if isinstance(ssh, dict) else None
+    if not isinstance(direct, dict):
+        return None
+    host, port, user = direct.get("host"), direct.get("port"), direct.get("username")
+    if not isinstance(host, str) or not host or not isinstance(port, int) or not 0 < port < 65536:
+        return None
+    return SshEndpoint(host, port, user if isinstance(user, str) and user else "root")
+
+
+def charges(body: Any) -> tuple[Charge, ...]:
+    """The records of `GET /v2/billing/pods` as charges, one per component that is not zero.
+
+    One record is one pod in one bucket. What `totalAmount` holds beyond the named parts becomes `other`, so that the
+    charges of a record always add up to its total.
+    """
+    records = body.get("records") if isinstance(body, dict) else None
+    if not isinstance(records, list):
+        raise UnexpectedResponse(CLOUD, "runpod's bill has no records")
+    lines: list[Charge] = []
+    for record in records:
+        lines.extend(_lines(record))
+    return tuple(lines)
+
+
+def _lines(record: Any) -> list[Charge]:
+    if not isinstance(record, dict):
+        raise UnexpectedResponse(CLOUD, "runpod's bill has a record that is not an object")
+    ref, start, end = record.get("podId"), instant(record.get("startTime")), instant(record.get("endTime"))
+    total = decimal(record.get("totalAmount"))
+    if not isinstance(ref, str) or start is None or end is None or total is None:
+        raise UnexpectedResponse(CLOUD, "runpod's bill has a record without pod, period or amount")
+    parts = {
+        "gpu": decimal(record.get("gpuAmount")) or Decimal(0),
+        "storage": decimal(record.get("diskAmount")) or Decimal(0),
+    }
+    parts["other"] = total - sum(parts.values())
+    return [
+        Charge(CLOUD, f"{ref}/{start:%Y-%m-%dT%H:%M:%SZ}/{component}", ref, component, amount, start, end)
+        for component, amount in parts.items()
+        if amount
+    ]
+
+
+def decimal(value: Any) -> Decimal | None:
+    """A JSON number as a finite Decimal by way of its shortest text; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = Decimal(str(value))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def instant(value: Any) -> datetime | None:
+    """An RFC 3339 time as aware UTC; None for anything else, a time without its zone included."""
+    if not isinstance(value, str):
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return at.astimezone(UTC) if at.tzinfo is not None else None
+
+
+def rfc3339(at: datetime) -> str:
+    """A time as the API wants it: UTC, whole seconds, `Z`."""
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,190 @@
+"""RunPod's catalogue as offers. Prices there are per GPU and hour; storage is priced by the rules of its price page.
+
+Storage (docs, pods/pricing): container disk $0.10 per GB and month while running, volume disk $0.10 while running and
+$0.20 while stopped. A month counts as 720 hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from ledger.kernel.job import GpuConstraint
+from providers.clouds.runpod.errors import CLOUD
+from providers.clouds.runpod.instances import CONTAINER_DISK_GB, DISK_USD_GB_MONTH, HOURS_PER_MONTH, decimal, volume_gb
+from providers.contract import Offer, Stock
+from providers.errors import UnexpectedResponse
+from providers.gpus import table
+from providers.http import fingerprint
+
+TIERS = ("SECURE", "COMMUNITY")
+#: The most GPUs of one type that a pod was ever offered with; larger counts are never asked for.
+COUNT_MAX = 16
+STOPPED_VOLUME_USD_GB_MONTH = Decimal("0.20")
+#: A community offer, and a secure one without stock details, does not say where it is.
+REGION_UNKNOWN = "any"
+_STOCK: Mapping[str, Stock] = {s.value.upper(): s for s in Stock}
+_MICRO = Decimal("0.000001")
+
+
+def storage_usd_h(disk_gb: int, container_gb: int = CONTAINER_DISK_GB) -> Decimal:
+    """What the container disk and the volume for `disk_gb` cost per hour while running."""
+    return ((container_gb + volume_gb(disk_gb)) * DISK_USD_GB_MONTH / HOURS_PER_MONTH).quantize(_MICRO)
+
+
+def storage_stopped_usd_h(disk_gb: int) -> Decimal:
+    """What the volume for `disk_gb` costs per hour while stopped; the container disk is gone by then."""
+    return (volume_gb(disk_gb) * STOPPED_VOLUME_USD_GB_MONTH / HOURS_PER_MONTH).quantize(_MICRO)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One answer of `GET /v2/catalog/gpus`: availability there is for this tier and this count only."""
+
+    tier: str
+    count: int
+    disk_gb: int
+    at: datetime
+    container_gb: int = CONTAINER_DISK_GB
+
+
+def query(tier: str, count: int) -> dict[str, str]:
+    """The query of one page. `product` is required as soon as `include` is given."""
+    return {"include": "AVAILABILITY", "product": "POD", "cloud": tier, "count": str(count)}
+
+
+def offers(body: Any, page: Page, constraint: GpuConstraint) -> tuple[Offer, ...]:
+    """The offers of one page that fit the constraint's names and memory, and that have stock as far as is known."""
+    rows = body.get("gpus") if isinstance(body, dict) else None
+    if not isinstance(rows, list):
+        raise UnexpectedResponse(CLOUD, "runpod's catalogue has no list of GPUs")
+    found: list[Offer] = []
+    # Keys are given before anything is filtered, so that a key means the same GPU in every search.
+    for row, gpu, slug in _named(rows):
+        memory_gb = _memory_gb(row, gpu)
+        if memory_gb is None or not _fits(gpu, memory_gb, constraint) or not _sold(row, page):
+            continue
+        found.extend(_offer(row, gpu, slug, memory_gb, page, place) for place in _places(row))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where stock was reported: a datacenter, or None for the tier as a whole."""
+
+    data_center_id: str | None
+    stock: Stock | None
+
+
+def _named(rows: list[Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Each row with its canonical GPU name and the unique, space-free spelling of it that goes into keys."""
+    taken: set[str] = set()
+    for row in rows:
+        gpu_id = row.get("id") if isinstance(row, dict) else None
+        if not isinstance(gpu_id, str) or not gpu_id:
+            continue
+        memory_gb = decimal(row.get("memory"))
+        gpu = table.canonical(CLOUD, gpu_id, memory_gb) or gpu_id
+        slug = _slug(gpu)
+        if slug in taken:
+            slug = _slug(gpu_id)
+        if slug in taken:
+            # Two ids may differ in nothing but spaces, which a key does not have.
+            slug = f"{slug}-{fingerprint(gpu_id)[:4]}"
+        taken.add(slug)
+        yield row, gpu, slug
+
+
+def _memory_gb(row: dict[str, Any], gpu: str) -> Decimal | None:
+    """Nominal memory per GPU: the table's for a known GPU, else what the catalogue says."""
+    known = table.GPUS.get(gpu)
+    return Decimal(known.memory_gb) if known else decimal(row.get("memory"))
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.+]+", "-", text).strip("-")
+
+
+def _fits(gpu: str, memory_gb: Decimal, constraint: GpuConstraint) -> bool:
+    if constraint.names and gpu not in constraint.names:
+        return False
+    if constraint.memory_gb_min is not None and memory_gb < constraint.memory_gb_min:
+        return False
+    return constraint.memory_gb_max is None or memory_gb <= constraint.memory_gb_max
+
+
+def _sold(row: dict[str, Any], page: Page) -> bool:
+    """Whether the tier sells this GPU in this count. A missing flag or limit does not exclude."""
+    tier = page.tier.lower()
+    if row.get(tier) is False:
+        return False
+    limits = row.get("maxCount")
+    limit = limits.get(tier) if isinstance(limits, dict) else None
+    return not isinstance(limit, int) or page.count <= limit
+
+
+def _places(row: dict[str, Any]) -> list[_Place]:
+    """Every datacenter with stock; without any, the tier as a whole unless it says NONE.
+
+    The top level may say NONE while a datacenter says LOW, and the other way round: the better news is taken, since
+    only a create can tell.
+    """
+    centers = row.get("dataCenters")
+    places = []
+    for center in centers if isinstance(centers, list) else ():
+        if not isinstance(center, dict) or not isinstance(center.get("id"), str):
+            continue
+        stock = _STOCK.get(str(center.get("availability")))
+        if stock not in (None, Stock.NONE):
+            places.append(_Place(center["id"], stock))
+    stock = _STOCK.get(str(row.get("availability")))
+    if places or stock is Stock.NONE:
+        return places
+    return [_Place(None, stock)]
+
+
+def _offer(row: dict[str, Any], gpu: str, slug: str, memory_gb: Decimal, page: Page, place: _Place) -> Offer:
+    prices = row.get("price")
+    each = decimal(prices.get(page.tier.lower())) if isinstance(prices, dict) else None
+    gpu_usd_h = None if each is None else each * page.count
+    storage = storage_usd_h(page.disk_gb, page.container_gb)
+    # A price that is no price must stay visible as such: the disk's cents on top would make it look like a bargain.
+    total = gpu_usd_h + storage if gpu_usd_h is not None and gpu_usd_h > 0 else gpu_usd_h
+    ticket = {"gpu_id": row["id"], "cloud": page.tier}
+    key = f"{page.tier.lower()}/{slug}x{page.count}"
+    if place.data_center_id is not None:
+        ticket["data_center_id"] = place.data_center_id
+        key = f"{key}/{_slug(place.data_center_id)}"
+    return Offer(
+        cloud=CLOUD,
+        key=key,
+        gpu=gpu,
+        gpu_count=page.count,
+        memory_gb=memory_gb,
+        region=place.data_center_id or REGION_UNKNOWN,
+        spot=False,
+        price_usd_h=total,
+        fetched_at=page.at,
+        gpu_usd_h=gpu_usd_h,
+        storage_usd_h=storage,
+        storage_stopped_usd_h=storage_stopped_usd_h(page.disk_gb),
+        stock=place.stock,
+        datacenter=page.tier == "SECURE",
+        cuda_max=_cuda_max(row.get("cudaVersions")),
+        ticket=ticket,
+    )
+
+
+def _cuda_max(versions: Any) -> Decimal | None:
+    """The newest CUDA version that some free host has, None when the catalogue does not say."""
+    known = []
+    for entry in versions if isinstance(versions, list) else ():
+        if isinstance(entry, dict) and entry.get("available") is True:
+            version = decimal(entry.get("version"))
+            if version is not None:
+                known.append(version)
+    return max(known, default=None)

@@ -1,0 +1,248 @@
+"""Machines: what a create says, and what the several shapes of an answer say about one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeGuard
+
+from providers.clouds.tensordock.errors import CLOUD
+from providers.clouds.tensordock.offers import disk_size, gpu_of, number
+from providers.contract import InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
+from providers.errors import InvalidSpec, UnexpectedResponse
+
+USER = "user"
+SSH_PORT = 22
+#: Neither length nor charset of a name is documented; this much was seen to work.
+NAME = re.compile(r"[A-Za-z0-9-]{1,60}", re.ASCII)
+NAME_MAX = 60
+FOLDER = "/opt/gpu-shopper"
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PUBLIC_KEY = re.compile(r"\s*((?:ssh|ecdsa|sk)-[a-z0-9@.-]+\s+[A-Za-z0-9+/]+=*)(?:\s|\Z)", re.ASCII)
+_VM_IMAGE = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.ASCII)
+
+#: Stopped, and its GPU was given back: only the disk is paid for.
+_RELEASED = "stoppeddisassociated"
+#: Lower case, without `_`, `-` and blanks; both spellings of the API and those of its owner's other services.
+_WORDS: Mapping[str, InstanceStatus] = {
+    "queued": InstanceStatus.PENDING,
+    "creating": InstanceStatus.BOOTING,
+    "starting": InstanceStatus.BOOTING,
+    "running": InstanceStatus.RUNNING,
+    # Its GPU is kept and paid for.
+    "stopped": InstanceStatus.STOPPED,
+    _RELEASED: InstanceStatus.STOPPED,
+    "stopping": InstanceStatus.STOPPED,
+    "outbid": InstanceStatus.STOPPED,
+    "relocating": InstanceStatus.OFFLINE,
+    # Still there and perhaps still paid for, so it must not count as gone.
+    "deleting": InstanceStatus.OFFLINE,
+    "error": InstanceStatus.ERROR,
+    "deleted": InstanceStatus.TERMINATED,
+    "terminated": InstanceStatus.TERMINATED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SshSecret:
+    """The account's own key, used when a create brings none."""
+
+    id: str
+
+
+# ── create ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def create_body(spec: InstanceSpec, image: str, secret: SshSecret | None) -> dict[str, Any]:
+    """The body of a create. Raises `InvalidSpec` for what TensorDock would refuse or misread.
+
+    `image` is the virtual machine's image unless the spec names one. A container image (with a slash or a colon) is
+    pulled in the background and named by IMAGE to the start script, which runs on the machine itself as root.
+    """
+    ticket = spec.offer.ticket
+    if not NAME.fullmatch(spec.name):
+        raise InvalidSpec(CLOUD, f"a name at TensorDock has 1 to {NAME_MAX} letters, digits and hyphens")
+    disk_gb = disk_size(spec.disk_gb)
+    if spec.offer.disk_gb_max is not None and disk_gb > spec.offer.disk_gb_max:
+        raise InvalidSpec(CLOUD, f"this location has {spec.offer.disk_gb_max} GB of disk, {disk_gb} GB is needed")
+    keys = [public_key(key) for key in spec.public_keys]
+    if not keys and secret is None:
+        raise InvalidSpec(CLOUD, "TensorDock needs an SSH key: give one, or keep one as a secret of the account")
+    try:
+        slug, location = ticket["gpu"], ticket["location"]
+        vcpus, ram_gb = int(ticket["vcpus"]), int(ticket["ram_gb"])
+    except (KeyError, ValueError) as error:
+        raise InvalidSpec(CLOUD, "that offer does not come from TensorDock's locations") from error
+    attributes: dict[str, Any] = {
+        "name": spec.name,
+        "type": "virtualmachine",
+        "image": spec.image if _VM_IMAGE.fullmatch(spec.image) else image,
+        "resources": {
+            "vcpu_count": vcpus,
+            "ram_gb": ram_gb,
+            "storage_gb": disk_gb,
+            "gpus": {slug: {"count": spec.offer.gpu_count}},
+        },
+        "location_id": location,
+        "cloud_init": cloud_init(spec, keys),
+    }
+    attributes |= {"ssh_key": keys[0]} if keys else {"ssh_key_id": secret.id if secret else ""}
+    if ticket.get("own_ip") == "yes":
+        # Some locations ignore forwarded ports altogether, so an address of its own comes first.
+        attributes["useDedicatedIp"] = True
+    else:
+        attributes["port_forwards"] = [{"protocol": "tcp", "internal_port": SSH_PORT, "external_port": 20022}]
+    return {"data": {"type": "virtualmachine", "attributes": attributes}}
+
+
+def public_key(text: str) -> str:
+    """Type and key, without the comment. `InvalidSpec` when it is not an OpenSSH public key."""
+    found = _PUBLIC_KEY.match(text)
+    if found is None:
+        raise InvalidSpec(CLOUD, "that is not an SSH public key; one looks like ssh-ed25519 AAAAC3Nz… name")
+    return " ".join(found[1].split())
+
+
+def cloud_init(spec: InstanceSpec, keys: Sequence[str]) -> dict[str, Any]:
+    """Cloud-init as an object. Keys are appended by commands: the key fields were seen to be unreliable.
+
+    Files carry plain text, because `encoding: b64` is not supported there.
+    """
+    for name in spec.env:
+        if not _ENV_NAME.fullmatch(name):
+            raise InvalidSpec(CLOUD, f"{name[:40]!r} is not the name of a variable; use letters, digits and _")
+    container = "" if _VM_IMAGE.fullmatch(spec.image) else spec.image
+    variables = {**spec.env, **({"IMAGE": container} if container else {})}
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    commands = []
+    for home, owner in (("/root", "root"), (f"/home/{USER}", USER)):
+        if lines := " ".join(shlex.quote(key) for key in keys):
+            commands.append(
+                f"mkdir -p {home}/.ssh && printf '%s\\n' {lines} >> {home}/.ssh/authorized_keys && "
+                f"chmod 700 {home}/.ssh && chmod 600 {home}/.ssh/authorized_keys && chown -R {owner}: {home}/.ssh"
+            )
+    if container:
+        pull = f"command -v docker && docker pull -q {shlex.quote(container)}"
+        commands.append(f"nohup sh -c {shlex.quote(pull)} >{FOLDER}/pull.log 2>&1 &")
+    if spec.onstart:
+        commands.append(f". {FOLDER}/env && nohup bash {FOLDER}/start >{FOLDER}/start.log 2>&1 &")
+    return {
+        "package_update": False,
+        "write_files": [
+            {"path": f"{FOLDER}/env", "permissions": "0600", "content": exports},
+            {"path": f"{FOLDER}/start", "permissions": "0700", "content": spec.onstart},
+        ],
+        "runcmd": commands,
+    }
+
+
+# ── what the API says ────────────────────────────────────────────────────────────────────────────
+
+
+def rows(body: Any) -> list[dict[str, Any]]:
+    """The machines of a listing, in whichever of its four shapes it came.
+
+    `{"data": {"instances": […]}}`, `{"data": {"attributes": {"instances": […]}}}`, `{"data": […]}` or a bare array.
+    Anything else raises `UnexpectedResponse`: it must never look like an empty account.
+    """
+    found: Any = body.get("data") if isinstance(body, dict) else body
+    if isinstance(found, dict):
+        inner = found.get("attributes")
+        found = found["instances"] if "instances" in found else inner.get("instances") if _is_object(inner) else None
+    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+        raise UnexpectedResponse(CLOUD, "TensorDock's answer has no list of instances")
+    return found
+
+
+def observed(row: Any) -> ObservedInstance:
+    """One machine of a listing or of a read by id, flat or under `attributes`, in either casing.
+
+    Raises `UnexpectedResponse` for a machine without an id or a status.
+    """
+    row = _flat(row)
+    ref, word = row.get("id"), row.get("status")
+    if not isinstance(ref, str) or not ref or not isinstance(word, str):
+        raise UnexpectedResponse(CLOUD, "TensorDock sent an instance without an id or a status")
+    # A word nobody knows is neither ready nor dead: the boot deadline decides.
+    known = re.sub(r"[\s_-]", "", word.lower())
+    status = _WORDS.get(known, InstanceStatus.BOOTING)
+    gpu, count = _gpu(row)
+    return ObservedInstance(
+        cloud=CLOUD,
+        ref=ref,
+        name=row["name"] if isinstance(row.get("name"), str) else None,
+        status=status,
+        status_text=word,
+        gpu=gpu,
+        gpu_count=count,
+        price_usd_h=_first_number(row, "rateHourly", "price_per_hour", "rate_hourly"),
+        ssh=_ssh(row) if status is InstanceStatus.RUNNING else None,
+        holds_gpu=known != _RELEASED,
+        created_at=_time(row.get("created_at", row.get("createdAt"))),
+    )
+
+
+def _flat(row: Any) -> Mapping[str, Any]:
+    """A machine without its wrappings: `data` of a read, `attributes` of a row."""
+    if not isinstance(row, dict):
+        raise UnexpectedResponse(CLOUD, "TensorDock sent an instance that is not an object")
+    inner = row.get("data")
+    if "id" not in row and _is_object(inner):
+        row = inner
+    attributes = row.get("attributes")
+    return {**row, **attributes} if _is_object(attributes) else row
+
+
+def _gpu(row: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Name and count: of `resources.gpus` in a read by id, of two flat fields in a listing."""
+    resources = row.get("resources")
+    gpus = resources.get("gpus") if _is_object(resources) else None
+    slug, count = row.get("gpu_model"), row.get("gpu_count")
+    if _is_object(gpus) and len(gpus) == 1:
+        slug, part = next(iter(gpus.items()))
+        count = part.get("count") if _is_object(part) else None
+    if not isinstance(slug, str) or not slug:
+        return None, None
+    known = gpu_of(slug)
+    name = known[0] if known else slug
+    return name, count if isinstance(count, int) and not isinstance(count, bool) else None
+
+
+def _ssh(row: Mapping[str, Any]) -> SshEndpoint | None:
+    """The forwarded port of 22, or 22 itself where nothing is forwarded: then the address is the machine's own.
+
+    An answer that does not speak of ports leaves the port unknown.
+    """
+    host = row.get("ipAddress") or row.get("ip_address")
+    if not isinstance(host, str) or not host.strip():
+        return None
+    forwards = row.get("portForwards", row.get("port_forwards"))
+    if not isinstance(forwards, list):
+        return None
+    if not forwards:
+        return SshEndpoint(host.strip(), SSH_PORT, USER)
+    for forward in forwards:
+        if _is_object(forward) and forward.get("internal_port") == SSH_PORT:
+            port = forward.get("external_port")
+            return SshEndpoint(host.strip(), port, USER) if isinstance(port, int) and 0 < port < 65536 else None
+    return None
+
+
+def _first_number(row: Mapping[str, Any], *names: str) -> Any:
+    return next((value for value in (number(row.get(name)) for name in names) if value is not None), None)
+
+
+def _time(value: Any) -> datetime | None:
+    """A time in ISO 8601; the zone was not seen documented, and UTC is what the rest of the service speaks."""
+    try:
+        at = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _is_object(value: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)

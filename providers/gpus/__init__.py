@@ -1,0 +1,1 @@
+"""The table of GPUs and their names."""

@@ -1,0 +1,1 @@
+"""What is peculiar to each cloud, as pages with checked fields."""

@@ -1,0 +1,231 @@
+"""One pod of the sandbox: its life by the clock, and how both APIs describe it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from providers.sandbox.runpod.market import GpuType
+from providers.sandbox.runpod.validation import Order
+from providers.sandbox.ssh import HOST
+from providers.sandbox.timeline import Meter
+
+ACTIONS = {
+    "PROVISIONING": ("stop", "terminate"),
+    "STARTING": ("stop", "terminate"),
+    "RUNNING": ("stop", "restart", "terminate"),
+    "EXITED": ("start", "terminate"),
+    "ERROR": ("start", "terminate"),
+    "TERMINATED": (),
+}
+#: How long the address of the previous container is shown after a start or restart, where that fault is on.
+STALE_S = 30
+#: A part of the boot is spent on finding a host.
+PROVISIONING_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """When a container passes its stages, in seconds from the create, start or restart."""
+
+    running_s: float
+    #: From here on `runtime` and `ssh.direct` are shown; never before RUNNING.
+    reachable_s: float
+    #: The pod says RUNNING from the first moment, as live pods were seen to do, and is not reachable any earlier.
+    running_at_once: bool = False
+    #: How much later sshd answers at the address that is shown.
+    sshd_lag_s: float = 0
+    #: The image never starts: the pod stays RUNNING without a runtime.
+    never: bool = False
+    #: The main process ends so often; the platform restarts it and bills on.
+    exit_every_s: float | None = None
+    #: The address of the previous container is shown for a while.
+    stale_address: bool = False
+
+
+@dataclass(slots=True)
+class Pod:
+    """A pod and everything that happened to it. `launched_at` is the newest create, start or restart."""
+
+    id: str
+    order: Order
+    gpu: GpuType
+    rate_usd_h: Decimal
+    data_center: str | None
+    created_at: datetime
+    launched_at: datetime
+    boot: Boot
+    meter: Meter = field(default_factory=Meter)
+    #: EXITED, ERROR or TERMINATED once that happened; None while alive.
+    ended: str | None = None
+    ended_at: datetime | None = None
+    change: str = ""
+    #: How many seconds after the create it appears in a listing, and when asked for by id.
+    listed_after_s: float = 0
+    found_after_s: float = 0
+    #: Counts containers, because each gets a public port of its own. `port` is the present one's.
+    generation: int = 1
+    port: int | None = None
+    old_port: int | None = None
+    #: Switched by a test: sshd does not answer although everything says that it does.
+    deaf: bool = False
+
+    def status(self, now: datetime) -> str:
+        """The v2 status word."""
+        if self.ended is not None:
+            return self.ended
+        age_s, running_s = self._container_s(now), self.boot.running_s
+        if self.boot.running_at_once or age_s >= running_s:
+            return "RUNNING"
+        return "PROVISIONING" if age_s < running_s * PROVISIONING_SHARE else "STARTING"
+
+    def desired(self) -> str:
+        """GraphQL's `desiredStatus`: what was asked for, not what is."""
+        return "RUNNING" if self.ended is None else "EXITED"
+
+    def exists(self, now: datetime) -> bool:
+        """Whether it is in the account: created by now and not terminated."""
+        return self.created_at <= now and self.ended != "TERMINATED"
+
+    def fading(self, now: datetime, destroy_s: float) -> bool:
+        """Whether it is terminated and still shown for a moment, as TERMINATED."""
+        ended = self.ended_at if self.ended == "TERMINATED" else None
+        return ended is not None and now < ended + timedelta(seconds=destroy_s)
+
+    def shown(self, now: datetime) -> bool:
+        """Whether the container's runtime is reported."""
+        return self.ended is None and not self.boot.never and self._container_s(now) >= self.boot.reachable_s
+
+    def listening(self, now: datetime) -> bool:
+        """Whether sshd answers now."""
+        lag_s = self.boot.reachable_s + self.boot.sshd_lag_s
+        silent = self.deaf or self.boot.exit_every_s is not None
+        return self.shown(now) and self._container_s(now) >= lag_s and not silent and "22/tcp" in self.order.ports
+
+    def uptime_s(self, now: datetime) -> int:
+        """Seconds since the container last started."""
+        up_s = max(0.0, self._container_s(now) - self.boot.reachable_s)
+        return int(up_s % self.boot.exit_every_s if self.boot.exit_every_s else up_s)
+
+    def address(self, now: datetime) -> tuple[str, int] | None:
+        """The address that the API shows for port 22, which may be the previous container's."""
+        if "22/tcp" not in self.order.ports or self.ended is not None:
+            return None
+        if self.boot.stale_address and self.old_port is not None and self._container_s(now) < STALE_S:
+            return HOST, self.old_port
+        return (HOST, self.port) if self.shown(now) and self.port is not None else None
+
+    def cost_usd_h(self) -> float:
+        """The `cost` field: the GPUs' rate. Stopped pods go on showing it, as the live service was seen to do."""
+        return float(self.rate_usd_h)
+
+    def reprice(self, now: datetime, factor: Decimal) -> None:
+        """Bill so many times the price from now on."""
+        self.rate_usd_h *= factor
+        if self.meter.rate_usd_h("gpu", now):
+            self.meter.start("gpu", now, self.rate_usd_h)
+
+    def age_s(self, now: datetime) -> float:
+        """Seconds since the create took effect; negative before."""
+        return (now - self.created_at) / timedelta(seconds=1)
+
+    def _container_s(self, now: datetime) -> float:
+        return (now - self.launched_at) / timedelta(seconds=1)
+
+
+def v2(pod: Pod, now: datetime) -> dict[str, Any]:
+    """The pod as REST v2 shows it. The environment comes back in clear, as it does there."""
+    order, status, address = pod.order, pod.status(now), pod.address(now)
+    direct = proxy = None
+    ports = []
+    if pod.shown(now):
+        user = f"{pod.id}-64411eb2"
+        proxy = {"host": "ssh.runpod.io", "port": 22, "username": user, "command": f"ssh {user}@ssh.runpod.io"}
+    if address is not None:
+        host, port = address
+        direct = {"host": host, "port": port, "username": "root", "command": f"ssh root@{host} -p {port}"}
+        ports = [{"private": 22, "public": port, "type": "tcp", "ip": host}]
+    started = pod.launched_at + timedelta(seconds=pod.boot.reachable_s)
+    mounts: dict[str, Any] = {}
+    if order.network_volume:
+        mounts = {"network": [{"volumeId": order.network_volume, "path": order.volume_path}]}
+    elif order.volume_gb:
+        mounts = {"persistent": {"size": order.volume_gb, "path": order.volume_path}}
+    return {
+        "id": pod.id,
+        "name": order.name,
+        "image": order.image,
+        "args": order.args,
+        "disk": order.disk_gb,
+        "mounts": mounts,
+        "ports": list(order.ports),
+        "env": dict(order.env),
+        "registry": None,
+        "status": status,
+        "actions": list(ACTIONS[status]),
+        "gpu": {"id": pod.gpu.id, "count": order.count, "vcpuCount": 8 * order.count, "memory": 31 * order.count},
+        "cloud": order.tier,
+        "dataCenterId": None if status == "PROVISIONING" else pod.data_center,
+        "cudaVersion": "12.8" if pod.shown(now) else None,
+        "ssh": {"proxy": proxy, "direct": direct},
+        "template": None,
+        "cost": pod.cost_usd_h(),
+        "locked": False,
+        "globalNetworking": {"enabled": False},
+        "runtime": _runtime(pod, now, ports),
+        "createdAt": rfc3339(pod.created_at),
+        "startedAt": rfc3339(started) if pod.shown(now) else None,
+    }
+
+
+def _runtime(pod: Pod, now: datetime, ports: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if not pod.shown(now):
+        return None
+    return {
+        "uptime": pod.uptime_s(now),
+        "gpus": [{"util": 0, "memoryUtil": 0} for _ in range(pod.order.count)],
+        "cpu": {"util": 1},
+        "memory": {"util": 2},
+        "ports": ports,
+    }
+
+
+def graphql(pod: Pod, now: datetime) -> dict[str, Any]:
+    """The pod with the names that the GraphQL schema uses."""
+    order, address = pod.order, pod.address(now)
+    ports = []
+    if address is not None:
+        host, port = address
+        ports = [{"ip": host, "isIpPublic": True, "privatePort": 22, "publicPort": port, "type": "tcp"}]
+    shown = pod.shown(now)
+    return {
+        "id": pod.id,
+        "name": order.name,
+        "imageName": order.image,
+        "dockerArgs": order.args,
+        "dockerId": None,
+        "env": [f"{key}={value}" for key, value in order.env.items()],
+        "gpuCount": order.count,
+        "vcpuCount": 8 * order.count,
+        "memoryInGb": 31 * order.count,
+        "containerDiskInGb": order.disk_gb,
+        "volumeInGb": order.volume_gb,
+        "volumeMountPath": order.volume_path or None,
+        "port": None,
+        "ports": ",".join(order.ports),
+        "costPerHr": pod.cost_usd_h(),
+        "desiredStatus": pod.desired(),
+        "lastStatusChange": pod.change,
+        "podType": "INTERRUPTABLE" if order.bid_usd_h is not None else "RESERVED",
+        "uptimeSeconds": pod.uptime_s(now) if shown else 0,
+        "machineId": f"m{pod.id[:8]}",
+        "machine": {"gpuDisplayName": pod.gpu.name, "podHostId": f"{pod.id}-64411eb2"},
+        "runtime": {"uptimeInSeconds": pod.uptime_s(now), "ports": ports} if shown else None,
+    }
+
+
+def rfc3339(at: datetime) -> str:
+    """UTC, whole seconds, `Z`."""
+    return f"{at:%Y-%m-%dT%H:%M:%SZ}"

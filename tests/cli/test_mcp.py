@@ -1,0 +1,128 @@
+"""`gpu-shopper mcp` over standard input and output, with the SDK's own client: an agent asks, a person decides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp_types import TextContent
+
+from bot.api.app import build_api, routes
+from bot.api.dependencies import ApiSettings, Desk
+from bot.cli.access.api_client import Door
+from bot.cli.access.in_process_api import _AsOperator
+from bot.cli.commands.mcp import Tools
+from bot.rules.access.scopes import PLAIN, Scope
+from bot.services.access import api_keys
+from bot.services.access.api_keys import NewKey, Principal
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.states import RequestState
+from tests.support.clock import SteppedClock
+from tests.support.serving import serving
+from tests.support.world import ALICE, BOB, World, checked_world
+
+PROGRAM = str(Path(sys.executable).parent / "gpu-shopper")
+ADA = Actor(ActorKind.OPERATOR, "ada")
+TOOLS = {"inventory", "plan", "compare", "ask", "request", "requests", "sessions", "costs", "cancel"}
+
+
+async def told(agent: Client, tool: str, **arguments: str) -> str:
+    """What a tool answers."""
+    answer = await agent.call_tool(tool, arguments)
+    assert not answer.is_error, answer
+    (content,) = answer.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def offers_come(w: World, number: int) -> None:
+    """The service works, as soon as the `number`-th request is there."""
+    while len((await w.books()).requests) < number:
+        await w.ctx.hints.requests.wait()
+        w.ctx.hints.requests.clear()
+    await w.settle()
+
+
+async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
+    sqlite_db: Database, clock: SteppedClock
+) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.tune(approvers=(BOB.id, ADA.ref))
+        others = str((await w.ask(ALICE)).data["request_id"])
+        own = str((await w.ask(ADA)).data["request_id"])
+        await w.settle()
+        app = routes({})
+        app.state.desk = Desk(w.ctx, ApiSettings("C0GPU"))
+        for scopes, seen in ((PLAIN, [own]), (tuple(Scope), [own, others])):
+            here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(scopes))))
+            async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+                tools = Tools(Door(http))
+                assert [one["id"] for one in json.loads(await tools.requests())] == seen
+                if scopes is PLAIN:
+                    for hidden in (await tools.cancel(others), await tools.request(others)):
+                        assert hidden.startswith("Refused (unknown_id)"), hidden
+                    assert json.loads(await tools.sessions()) == []
+                    assert not (await tools.cancel(own, "not needed")).startswith("Refused")
+        admin = frozenset(Scope) - {Scope.APPROVALS_WRITE}
+        here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, admin)))
+        async with httpx.AsyncClient(transport=here, base_url="http://here") as http:
+            assert (await Tools(Door(http)).cancel(others)).startswith("Refused (not_yours)")
+        assert (await w.view(others)).request.state is RequestState.PENDING
+        assert (await w.view(own)).request.state is RequestState.CANCELLED
+
+
+@pytest.mark.slow
+async def test_an_agent_asks_and_a_person_decides(sqlite_db: Database, clock: SteppedClock, tmp_path: Path) -> None:
+    async with checked_world(sqlite_db, clock) as w:
+        w.use({"vast": w.ctx.providers["vast"]})
+        made = await api_keys.create(sqlite_db, w.ctx.labels, NewKey("atlas", "operator:ada"), ADA, clock.now())
+        async with serving(build_api(Desk(w.ctx, ApiSettings("C0GPU")), {})) as url:
+            env = {"GPU_SHOPPER_URL": url, "GPU_SHOPPER_API_KEY": str(made.data["token"])}
+            there = StdioServerParameters(command=PROGRAM, args=["mcp"], env=env, cwd=tmp_path)
+            async with Client(there) as agent:
+                tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
+                assert set(tools) == TOOLS
+                assert not [name for name in tools if "approve" in name]
+                assert json.loads(await told(agent, "inventory", gpu="4090"))["options"][0]["gpu"] == "RTX4090"
+                assert "RTX4090" in await told(agent, "plan", words="1x4090 2h")
+                assert "run" in await told(agent, "compare", budget="50", hours="1h")
+                said, _ = await asyncio.gather(
+                    told(agent, "ask", words="1x4090 2h", reason='a "test"'), offers_come(w, 1)
+                )
+                assert f"waiting for @{BOB.id}" in said
+                (request,) = (await w.books()).requests
+                assert (request.requester, request.reason, request.state) == (
+                    "consumer:atlas",
+                    "a 'test'",
+                    RequestState.PENDING,
+                )
+                theirs = await w.ask()
+                refused = await told(agent, "cancel", request=str(theirs.data["request_id"]))
+                assert refused.startswith("Refused (unknown_id)")
+                assert (await told(agent, "ask", words="1xFOO 2h", reason="x")).startswith("Refused (bad_word)")
+                assert (await w.decide(request.id)).ok
+                await w.settle()
+                assert f"Decided by {BOB.ref}" in await told(agent, "request", request=request.id[-8:])
+                assert "consumer:atlas" in await told(agent, "requests")
+                assert json.loads(await told(agent, "sessions"))[0]["owner"] == "consumer:atlas"
+                assert set(json.loads(await told(agent, "costs"))) == {"costs", "budgets"}
+                await w.end(request.id)
+                await w.settle()
+
+
+@pytest.mark.slow
+async def test_on_the_server_an_agent_has_the_rights_of_a_program(sqlite_db: Database, tmp_path: Path) -> None:
+    url = sqlite_db.url.render_as_string(hide_password=False)
+    Path(str(sqlite_db.url.database)).parent.chmod(0o700)
+    here = StdioServerParameters(
+        command=PROGRAM, args=["mcp"], env={"GPU_SHOPPER_DATABASE_URL": url, "VAST_API_KEY": "none"}, cwd=tmp_path
+    )
+    async with Client(here) as agent:
+        assert json.loads(await told(agent, "requests")) == []
+        assert (await told(agent, "request", request="zzzzzz")).startswith("Refused (unknown_id)")

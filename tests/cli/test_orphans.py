@@ -1,0 +1,81 @@
+"""`gpu-shopper strays`: what waits is listed, and an operator's word is taken with its reason."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bot.cli.lazy import build
+from ledger.engine.db import Database
+from ledger.kernel.states import StrayState
+from ledger.models import Event, Stray
+from ledger.queries.audit import read_books
+from migrations import run as schema
+from tests.support import rows
+from tests.support.databases import sqlite_url
+
+
+@pytest.fixture
+def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ledger of this test's own, which the command line uses."""
+    found = sqlite_url(tmp_path / "ledger.engine.db")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPU_SHOPPER_DATABASE_URL", found)
+    return found
+
+
+def made(url: str, *states: StrayState) -> list[Stray]:
+    """A ledger with strays in these states."""
+
+    async def within() -> list[Stray]:
+        db = Database(url)
+        await schema.upgrade(db)
+        async with db.write() as tx:
+            strays = [await rows.stray(tx, state, reason="no row") for state in states]
+        await db.close()
+        return strays
+
+    return asyncio.run(within())
+
+
+def written(url: str) -> tuple[list[Stray], list[Event]]:
+    async def within() -> tuple[list[Stray], list[Event]]:
+        db = Database(url)
+        books = await read_books(db)
+        await db.close()
+        return list(books.strays), list(books.events)
+
+    return asyncio.run(within())
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(build(), ["strays", *arguments])
+    return result.exit_code, result.output
+
+
+def test_those_that_wait_come_first(url: str) -> None:
+    gone, waits = made(url, StrayState.GONE, StrayState.QUARANTINED)
+    code, said = run("list")
+    assert code == 0
+    assert [line.split()[:2] for line in said.splitlines()] == [[waits.id, "quarantined"], [gone.id, "gone"]]
+
+
+def test_nothing_to_list_is_said(url: str) -> None:
+    made(url)
+    assert run("list") == (0, "There are no strays.\n")
+
+
+def test_a_word_is_taken_with_its_reason(url: str) -> None:
+    (stray,) = made(url, StrayState.QUARANTINED)
+    code, said = run("condemn", stray.id)
+    assert (code, "--reason" in said) == (1, True)
+    code, said = run("condemn", stray.id, "--reason", "a test")
+    assert code == 0
+    assert "is ended at the next look" in said
+    strays, events = written(url)
+    assert [row.state for row in strays] == [StrayState.CONDEMNED]
+    assert [(event.actor, event.reason) for event in events] == [(f"operator:{getpass.getuser()}", "a test")]

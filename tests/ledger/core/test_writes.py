@@ -1,0 +1,96 @@
+"""Guarded writes that are not moves."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from ledger.core.writes import Tx, amend, book
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState
+from ledger.models import Instance, LedgerEntry, Request, Stray
+from tests.support import rows
+from tests.support.clock import START
+
+
+async def booked(db: Database, amount: str, key: str = "k", **values: Any) -> bool:
+    async with db.write() as tx:
+        return await book(
+            tx, key=key, kind="accrue", debit="spent", credit="vast", amount_usd=Decimal(amount), at=START, **values
+        )
+
+
+async def balance_of(tx: Tx, account: str) -> Decimal:
+    """Debits minus credits, in dollars."""
+    debit = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.debit == account))
+    credit = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.credit == account))
+    return (debit or Decimal(0)) - (credit or Decimal(0))
+
+
+async def test_an_entry_is_booked_once_per_key(db: Database) -> None:
+    assert await booked(db, "1.25", session_id="ses_1", component="gpu", note="first hour")
+    assert not await booked(db, "9.99")
+    async with db.read() as tx:
+        entry = (await tx.scalars(select(LedgerEntry))).one()
+        assert (entry.amount_usd, entry.component, entry.note) == (Decimal("1.25"), "gpu", "first hour")
+        assert await balance_of(tx, "spent") == Decimal("1.25")
+        assert await balance_of(tx, "vast") == Decimal("-1.25")
+        assert await balance_of(tx, "nobody") == 0
+
+
+@pytest.mark.parametrize(("amount", "stored"), [("0.0000005", "0.000001"), ("0.0000014999", "0.000001")])
+async def test_amounts_are_whole_micro_dollars(db: Database, amount: str, stored: str) -> None:
+    assert await booked(db, amount)
+    async with db.read() as tx:
+        assert await tx.scalar(select(func.sum(LedgerEntry.amount_usd))) == Decimal(stored)
+
+
+@pytest.mark.parametrize("amount", ["0", "0.0000004999"])
+async def test_nothing_is_not_booked(db: Database, amount: str) -> None:
+    assert not await booked(db, amount)
+    assert await booked(db, "1")  # The key is still free.
+
+
+async def test_a_negative_amount_is_refused(db: Database) -> None:
+    with pytest.raises(ValueError, match="in the other direction"):
+        await booked(db, "-1")
+
+
+async def test_sums_are_exact(db: Database) -> None:
+    async with db.write() as tx:
+        for n in range(100):
+            await book(
+                tx, key=f"k{n}", kind="accrue", debit="spent", credit="vast", amount_usd=Decimal("0.1"), at=START
+            )
+    async with db.read() as tx:
+        assert await balance_of(tx, "spent") == Decimal(10)
+
+
+async def test_amend_holds_its_guards(db: Database) -> None:
+    async with db.write() as tx:
+        row = await rows.instance(tx, InstanceState.LIVE, claim_token="mine")
+
+    async def tried(**values: Any) -> bool:
+        async with db.write() as tx:
+            return await amend(tx, Instance, row.id, **values)
+
+    assert not await tried(claim="another", status="a")
+    assert not await tried(version=2, status="b")
+    assert await tried(claim="mine", version=1, status="c", price_usd_h=Decimal("0.5"))
+    assert await tried(status_text="d\x00")
+    async with db.read() as tx:
+        kept = await tx.get_one(Instance, row.id)
+    assert (kept.status, kept.status_text, kept.price_usd_h) == ("c", "d\ufffd", Decimal("0.5"))
+    assert (kept.state, kept.version) == (InstanceState.LIVE, 1)
+
+
+async def test_amend_knows_no_row_and_sets_no_state(db: Database) -> None:
+    async with db.write() as tx:
+        stray = await rows.stray(tx)
+        assert await amend(tx, Stray, stray.id, reason="seen twice")
+        assert not await amend(tx, Request, "req_none", outcome="x")
+        with pytest.raises(TypeError, match=r"only by ledger\.core\.moves\.move"):
+            await amend(tx, Stray, stray.id, state="gone")

@@ -1,0 +1,248 @@
+"""Ids, money, actors, job requests and proofs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.ids import BASE32, bare_id, base32, new_id, short_id
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from ledger.kernel.money import cents, from_micro, to_micro
+from ledger.kernel.proof import Absence, AbsenceRule, ProofKind, ProofOfEnd
+from tests.support.clock import START
+
+# ── ids ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.integers(min_value=0, max_value=32**16 - 1), st.integers(min_value=0, max_value=32**16 - 1))
+def test_base32_keeps_the_order_of_numbers(a: int, b: int) -> None:
+    one, other = base32(a, 16), base32(b, 16)
+    assert (one < other) == (a < b)
+    assert len(one) == 16
+    assert set(one) <= set(BASE32)
+
+
+def test_base32_by_hand() -> None:
+    assert (base32(0, 2), base32(31, 2), base32(32, 2), base32(1023, 2)) == ("00", "0z", "10", "zz")
+    with pytest.raises(ValueError, match="does not fit"):
+        base32(1024, 2)
+    assert not set("ilou") & set(BASE32)
+
+
+def test_ids_of_one_instant_are_ordered_as_they_were_made() -> None:
+    ids = [new_id("evt", START) for _ in range(5000)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+
+
+def test_ids_of_later_instants_come_later() -> None:
+    ids = [new_id("evt", START + timedelta(milliseconds=n)) for n in range(500)]
+    assert ids == sorted(ids)
+
+
+def test_ids_never_repeat_when_a_millisecond_is_used_up() -> None:
+    ids = {new_id("evt", START) for _ in range(150_000)}
+    assert len(ids) == 150_000
+
+
+def test_the_parts_of_an_id() -> None:
+    made = new_id("req", datetime(2026, 3, 2, tzinfo=UTC))
+    prefix, bare = made.split("_")
+    assert (prefix, len(bare), len(made)) == ("req", 16, 20)
+    assert bare_id(made) == bare == bare_id(bare)
+    assert short_id(made) == bare[-6:]
+    assert bare.startswith(base32(int(datetime(2026, 3, 2, tzinfo=UTC).timestamp() * 1000) << 32, 16)[:9])
+
+
+# ── money ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@given(st.integers(min_value=-(10**15), max_value=10**15))
+def test_micro_dollars_round_trip(micro: int) -> None:
+    assert to_micro(from_micro(micro)) == micro
+
+
+@pytest.mark.parametrize(
+    ("usd", "micro"), [("0.0000005", 1), ("0.0000015", 2), ("-0.0000005", -1), ("0.00000049", 0), ("1e6", 10**12)]
+)
+def test_halves_round_away_from_zero(usd: str, micro: int) -> None:
+    assert to_micro(Decimal(usd)) == micro
+
+
+@pytest.mark.parametrize("bad", ["NaN", "Infinity", "-Infinity"])
+def test_money_is_finite(bad: str) -> None:
+    with pytest.raises(ValueError, match="must be finite"):
+        to_micro(Decimal(bad))
+
+
+def test_people_read_cents() -> None:
+    assert [str(cents(Decimal(x))) for x in ("1", "1.005", "0.004", "2.675")] == ["1.00", "1.01", "0.00", "2.68"]
+
+
+# ── actors ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("actor", "ref"),
+    [
+        (Actor(ActorKind.SLACK, "U1", "T1"), "slack:T1/U1"),
+        (Actor(ActorKind.CONSUMER, "K1"), "consumer:K1"),
+        (Actor(ActorKind.OPERATOR, "ada"), "operator:ada"),
+        (SYSTEM, "system:ticker"),
+    ],
+)
+def test_refs(actor: Actor, ref: str) -> None:
+    assert actor.ref == ref
+    assert Actor.from_ref(ref) == actor
+
+
+names = st.text(st.characters(blacklist_characters="/"), min_size=1, max_size=20)
+
+
+@given(st.sampled_from(ActorKind), names, st.text(max_size=20))
+def test_refs_read_back(kind: ActorKind, name: str, team: str) -> None:
+    actor = Actor(kind, name, team)
+    assert Actor.from_ref(actor.ref) == actor
+
+
+@pytest.mark.parametrize("ref", ["", "slack", "robot:x", "slack:", "slack:T1/"])
+def test_what_is_no_ref(ref: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a valid ActorKind|is not empty and has no slash"):
+        Actor.from_ref(ref)
+
+
+def test_an_id_that_could_not_be_read_back_is_refused() -> None:
+    with pytest.raises(ValueError, match="no slash"):
+        Actor(ActorKind.OPERATOR, "a/b")
+
+
+# ── job requests ─────────────────────────────────────────────────────────────────────────────────
+
+money = st.decimals(min_value=0, max_value=10**6, places=6)
+words = st.text(max_size=20)
+constraints = st.builds(
+    GpuConstraint,
+    names=st.lists(words, max_size=3).map(tuple),
+    count_min=st.integers(1, 64),
+    count_max=st.integers(1, 64),
+    memory_gb_min=st.none() | money,
+    memory_gb_max=st.none() | money,
+)
+jobs = st.builds(
+    JobRequest,
+    gpu=constraints,
+    hours=money,
+    disk_gb=st.integers(1, 10_000),
+    workload=words,
+    candidates=st.lists(words, max_size=3).map(tuple),
+    regions=st.lists(words, max_size=3).map(tuple),
+    spot=st.sampled_from(SpotPolicy),
+    max_price_usd_h=st.none() | money,
+    budget_cap_usd=st.none() | money,
+    min_reliability=st.none() | money,
+    memory_gb_total_min=st.none() | money,
+    verified_only=st.booleans(),
+    min_cuda=st.none() | money,
+    min_capability=st.none() | money,
+    min_available_s=st.none() | st.integers(0, 10**9),
+    image=st.none() | words,
+    run=st.none() | words,
+    model=st.none() | words,
+    tokens=st.none() | st.integers(0, 10**15),
+    checkpoint=st.none() | words,
+    offer_id=st.none() | words,
+    reason=words,
+)
+
+
+@given(jobs)
+def test_a_job_request_survives_json(job: JobRequest) -> None:
+    stored = json.loads(json.dumps(job.to_json()))
+    assert JobRequest.from_json(stored) == job
+    assert JobRequest.from_json(stored).to_json() == job.to_json()
+
+
+def test_no_number_of_a_job_passes_through_a_float() -> None:
+    job = JobRequest(gpu=GpuConstraint(memory_gb_min=Decimal("79.6")), hours=Decimal("0.1"))
+    data = job.to_json()
+    assert (data["hours"], data["gpu"]["memory_gb_min"]) == ("0.1", "79.6")
+    assert data["spot"] == "no"
+
+
+def test_older_code_reads_newer_rows() -> None:
+    data: dict[str, Any] = {"gpu": {"names": ["A100"], "colour": "red"}, "hours": "2", "priority": 3}
+    assert JobRequest.from_json(data) == JobRequest(gpu=GpuConstraint(names=("A100",)), hours=Decimal(2))
+
+
+# ── proofs ───────────────────────────────────────────────────────────────────────────────────────
+
+RULE = AbsenceRule()
+
+
+def proof(*seconds: float, heartbeat: float | None = None, accounts: tuple[str, ...] = ("a",)) -> ProofOfEnd | None:
+    absences = [
+        Absence(START + timedelta(seconds=s), accounts[min(n, len(accounts) - 1)]) for n, s in enumerate(seconds)
+    ]
+    beat = None if heartbeat is None else START + timedelta(seconds=heartbeat)
+    return ProofOfEnd.from_absences(absences, RULE, last_heartbeat_at=beat)
+
+
+def test_three_listings_over_a_minute_prove_the_end() -> None:
+    proved = proof(60, 0, 30)
+    assert proved is not None
+    assert (proved.kind, proved.account) == (ProofKind.ABSENCE, "a")
+    assert proved.at == START + timedelta(seconds=60)
+    assert [(t - START).total_seconds() for t in proved.evidence] == [0, 30, 60]
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [(), (0,), (0, 60), (0, 30, 59.9), (0, 5, 60), (0, 9.9, 60), (0, 0, 0, 60)],
+    ids=["none", "one", "two", "too short", "too close", "just too close", "one counted often"],
+)
+def test_less_does_not(seconds: tuple[float, ...]) -> None:
+    assert proof(*seconds) is None
+
+
+def test_listings_that_are_too_close_do_not_spoil_the_others() -> None:
+    assert proof(0, 5, 10, 15, 60) is not None
+
+
+def test_listings_of_two_accounts_prove_nothing() -> None:
+    assert proof(0, 30, 60, accounts=("a", "b")) is None
+
+
+def test_a_heartbeat_contradicts_the_listings_before_it() -> None:
+    assert proof(0, 30, 60, heartbeat=-1) is not None
+    assert proof(0, 30, 60, heartbeat=0) is None
+    assert proof(0, 30, 60, heartbeat=45) is None
+
+
+def test_after_its_last_heartbeat_an_instance_can_still_be_proved_gone() -> None:
+    assert proof(0, 30, 60, 90, 105, heartbeat=45) is None
+    assert proof(0, 30, 60, 90, 120, heartbeat=45) is not None
+
+
+def test_a_final_status_is_a_proof() -> None:
+    assert ProofOfEnd.from_final_status("a", START) == ProofOfEnd(ProofKind.FINAL_STATUS, "a", START, (START,))
+
+
+def test_a_run_is_over_by_timeout_half_an_hour_after_it() -> None:
+    timeout = timedelta(hours=4)
+    over_at = START + timeout + timedelta(minutes=30)
+    assert ProofOfEnd.from_timeout("a", START, timeout, over_at - timedelta(seconds=1)) is None
+    later = over_at + timedelta(hours=1)
+    proved = ProofOfEnd.from_timeout("a", START, timeout, later)
+    assert proved == ProofOfEnd(ProofKind.TIMEOUT, "a", over_at, (START, later))
+
+
+def test_a_run_without_a_timeout_is_never_over_by_time() -> None:
+    with pytest.raises(ValueError, match="positive timeout"):
+        ProofOfEnd.from_timeout("a", START, timedelta(0), START + timedelta(days=9))

@@ -1,0 +1,156 @@
+"""What people and services look at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from ledger.core.writes import Tx, book
+from ledger.engine.db import Database
+from ledger.kernel.ids import bare_id, short_id
+from ledger.kernel.states import InstanceState, RequestState, SessionState
+from ledger.models import Token
+from ledger.queries.access import Whose
+from ledger.queries.lookups import by_inbox_key, count_open_requests, grants_of_session, options_of
+from ledger.queries.session_costs import accrued_of_session
+from ledger.queries.views import pending_requests, request_view, resolve, session_view, session_views
+from tests.support import rows
+from tests.support.clock import START
+
+LATER = START + timedelta(minutes=1)
+
+
+async def accrue(tx: Tx, session_id: str, usd: str, minute: int) -> None:
+    at = START + timedelta(minutes=minute)
+    await book(
+        tx,
+        key=f"accrue/{session_id}/{minute}",
+        kind="accrue",
+        debit=f"session:{session_id}",
+        credit="cloud:vast",
+        amount_usd=Decimal(usd),
+        at=at,
+        session_id=session_id,
+    )
+
+
+async def test_everything_about_one_request(db: Database) -> None:
+    async with db.write() as tx:
+        parent = await rows.request(tx, RequestState.PENDING, quote_version=2)
+        old = await rows.quote(tx, parent, version=1)
+        await rows.option(tx, old)
+        quote = await rows.quote(tx, parent)
+        second, first = await rows.option(tx, quote, 2), await rows.option(tx, quote, 1)
+        for version in (1, 2):
+            tx.add(Token(token=f"t{version}", request_id=parent.id, quote_version=version, action="reject"))
+        votes = [await rows.approval(tx, parent, by, quote_version=1) for by in (rows.BEN, rows.ADA)]
+        override = await rows.request(tx, RequestState.PENDING, kind="override_12h", parent_id=parent.id)
+    async with db.read() as tx:
+        view = await request_view(tx, parent.id)
+        assert view.quote is not None
+        assert view.quote.id == quote.id
+        assert [o.id for o in view.options] == [first.id, second.id]
+        assert [t.token for t in view.tokens] == ["t2"]
+        assert [a.id for a in view.approvals] == [v.id for v in votes]
+        assert (view.session, view.instances, view.parent) == (None, (), None)
+        assert view.override is not None
+        assert view.override.id == override.id
+        other = await request_view(tx, override.id)
+        assert other.parent is not None
+        assert (other.parent.id, other.override, other.quote, other.options) == (parent.id, None, None, ())
+        assert view.options[0].offer_id == f"vast:{first.offer_key}"
+        assert [o.id for o in await options_of(tx, second.id)] == [first.id, second.id]
+        with pytest.raises(LookupError, match="there is no request req_none"):
+            await request_view(tx, "req_none")
+
+
+async def test_a_session_with_its_newest_instance_and_what_it_cost(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        first = await rows.instance(tx, InstanceState.REJECTED, of=session, n=1)
+        grants = await grants_of_session(tx, session.id)
+        second = await rows.instance(tx, InstanceState.LIVE, of=session, under=grants[0], n=2)
+        await accrue(tx, session.id, "0.10", 5)
+        await accrue(tx, session.id, "0.25", 9)
+        fresh = await rows.session(tx, SessionState.QUEUED)
+    async with db.read() as tx:
+        view = await session_view(tx, session.id)
+        assert view.instance is not None
+        assert view.grant is not None
+        assert (view.instance.id, view.grant.id) == (second.id, grants[0].id)
+        assert (view.accrued_usd, view.accrued_until) == (Decimal("0.35"), START + timedelta(minutes=9))
+        assert await accrued_of_session(tx, session.id) == Decimal("0.35")
+        bare = await session_view(tx, fresh.id)
+        assert (bare.instance, bare.grant, bare.accrued_usd, bare.accrued_until) == (None, None, Decimal(0), None)
+        assert await accrued_of_session(tx, fresh.id) == 0
+        assert [i.id for i in (await request_view(tx, session.request_id)).instances] == [first.id, second.id]
+        with pytest.raises(LookupError, match="there is no session ses_none"):
+            await session_view(tx, "ses_none")
+
+
+async def test_live_sessions_the_soonest_to_end_first(db: Database) -> None:
+    async with db.write() as tx:
+        waiting = await rows.session(tx, SessionState.QUEUED)
+        late = await rows.session(tx, SessionState.RUNNING, deadline=START + timedelta(hours=9))
+        soon = await rows.session(tx, SessionState.RUNNING, deadline=START + timedelta(hours=1), owner=rows.BEN.ref)
+        await rows.session(tx, SessionState.TERMINATED)
+    async with db.read() as tx:
+        assert [v.session.id for v in await session_views(tx)] == [soon.id, late.id, waiting.id]
+        assert [v.session.id for v in await session_views(tx, whose=Whose.of([rows.BEN]))] == [soon.id]
+        assert [v.session.id for v in await session_views(tx, limit=1)] == [soon.id]
+
+
+async def test_requests_that_wait(db: Database) -> None:
+    async with db.write() as tx:
+        second = await rows.request(tx, RequestState.PENDING, created_at=LATER, requester=rows.BEN.ref)
+        first = await rows.request(tx, RequestState.QUOTING)
+        await rows.request(tx, RequestState.REJECTED)
+        await rows.request(tx, RequestState.PENDING, parent_id=first.id, created_at=LATER + timedelta(minutes=1))
+    async with db.read() as tx:
+        assert [r.id for r in await pending_requests(tx)][:2] == [first.id, second.id]
+        assert [r.id for r in await pending_requests(tx, whose=Whose.of([rows.BEN]))] == [second.id]
+        assert len(await pending_requests(tx, limit=1)) == 1
+        assert await count_open_requests(tx, rows.ADA.ref) == 1  # An override is not an ask of its own.
+        assert await count_open_requests(tx, "slack:T1/UNOBODY") == 0
+        found = await by_inbox_key(tx, first.inbox_key)
+        assert found is not None
+        assert found.id == first.id
+        assert await by_inbox_key(tx, "none") is None
+
+
+async def test_people_name_things_by_their_endings(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        alone = await rows.request(tx, RequestState.PENDING, id="req_000000000000aaaa")
+        await rows.request(tx, RequestState.PENDING, id="req_00000000000baaaa")
+    async with db.read() as tx:
+        for named in (session.id, session.request_id, f" `{short_id(session.id).upper()}` ", bare_id(session.id)):
+            request, found = await resolve(tx, named)
+            assert found is not None
+            assert (request.id, found.id) == (session.request_id, session.id)
+        request, none = await resolve(tx, "0aaaa")
+        assert (request.id, none) == (alone.id, None)
+        with pytest.raises(LookupError, match="More than one request or session ends in “aaaa”"):
+            await resolve(tx, "aaaa")
+        with pytest.raises(LookupError, match="There is no request or session that ends in “zzzzzz”"):
+            await resolve(tx, "zzzzzz")
+        for odd in ("", "abc", "a%bc", "abcd e", "a\x00bcd", "’; DROP TABLE requests"):
+            with pytest.raises(LookupError, match="is not an id; give at least the last 4 characters"):
+                await resolve(tx, odd)
+
+
+async def test_a_machine_that_is_gone_does_not_name_the_one_in_its_place(db: Database) -> None:
+    async with db.write() as tx:
+        session = await rows.session(tx, SessionState.RUNNING)
+        gone = await rows.instance(tx, InstanceState.GONE, of=session, n=1, ref="111")
+        grant = (await grants_of_session(tx, session.id))[0]
+        live = await rows.instance(tx, InstanceState.LIVE, of=session, under=grant, n=2, ref="222")
+    async with db.read() as tx:
+        for name in (live.id, f"{live.cloud}:222"):
+            assert (await resolve(tx, name))[1] is not None
+        for name in (gone.id, f"{gone.cloud}:111"):
+            with pytest.raises(LookupError):
+                await resolve(tx, name)
+            assert (await resolve(tx, name, past=True))[0].id == session.request_id

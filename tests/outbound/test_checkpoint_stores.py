@@ -1,0 +1,103 @@
+"""The newest file of a place, asked with each store's own client over real HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bot.outbound.checkpoint_stores import Stores, StoreUnreachable
+from bot.outbound.egress import Egress
+from tests.support.serving import serving
+from tests.support.stores import Shelf, served
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+
+
+async def test_each_store_says_which_file_is_the_newest() -> None:
+    shelf = Shelf()
+    shelf.put("run/step-10.pt", 100, NOW - timedelta(hours=2))
+    shelf.put("run/step-20.pt", 200, NOW)
+    shelf.put("other/step-30.pt", 300, NOW + timedelta(hours=1))
+    shelf.put("run2/step-40.pt", 400, NOW + timedelta(hours=1))
+    async with served(shelf) as stores:
+        for scheme, root in (("s3", "bucket"), ("hf", "org/model")):
+            found = await stores.newest(scheme, root, "run")
+            assert found is not None
+            assert (found.path, found.size, found.at) == ("run/step-20.pt", 200, NOW), scheme
+            assert await stores.newest(scheme, root, "nothing/here") is None
+        assert any("AKIAX" in one for one in shelf.asked)
+        assert "Bearer hf_x" in shelf.asked
+        # Neither a log nor a repository's own files speak for a checkpoint.
+        for path in ("run/train.log", "run/logs/step-30.txt", "run/events.out.tfevents.1.host", "run/README.md"):
+            shelf.put(path, 9, NOW + timedelta(minutes=9))
+        shelf.put("new/.gitattributes", 9, NOW)
+        for scheme, root in (("s3", "bucket"), ("hf", "org/model")):
+            found = await stores.newest(scheme, root, "run")
+            assert found is not None
+            assert found.path == "run/step-20.pt"
+            assert await stores.newest(scheme, root, "new") is None
+
+
+async def test_the_newest_of_more_files_than_any_page_holds_is_found_and_a_look_that_is_cut_off_says_so() -> None:
+    shelf = Shelf(page=3)
+    for number in range(8):
+        shelf.put(f"run/step-{number:06d}.pt", 5, NOW + timedelta(minutes=number))
+    async with served(shelf) as stores:
+        found = await stores.newest("s3", "bucket", "run")
+        assert found is not None
+        assert found.path == "run/step-000007.pt"
+        assert len(shelf.asked) == 3
+        for scheme, root in (("s3", "bucket"), ("hf", "org/model")):
+            with pytest.raises(StoreUnreachable, match=f"{scheme}://{root} was not read to its end in 0 s"):
+                await replace(stores, timeout_s=0).newest(scheme, root, "run")
+
+
+async def test_what_cannot_be_asked_says_so_without_any_secret() -> None:
+    shelf = Shelf(down=True)
+    async with served(shelf) as stores:
+        with pytest.raises(StoreUnreachable, match="s3://bucket could not be asked") as caught:
+            await stores.newest("s3", "bucket", "")
+        assert "AKIAX" not in str(caught.value) + repr(stores)
+        with pytest.raises(StoreUnreachable, match="hf://org/model could not be asked"):
+            await stores.newest("hf", "org/model", "")
+    with pytest.raises(StoreUnreachable):
+        await Stores(hub_url="http://127.0.0.1:9").newest("hf", "org/model", "x")
+
+
+async def test_a_url_is_asked_for_what_its_server_knows_and_never_inside_our_network() -> None:
+    known = {"/a/new.pt": ("5", "Mon, 02 Mar 2026 12:00:00 GMT"), "/vague.pt": (None, None), "/odd.pt": ("5", "soon")}
+    methods: list[str] = []
+
+    async def serve(request: Request) -> Response:
+        methods.append(request.method)
+        path = request.url.path
+        if path not in known:
+            return Response(status_code=302 if path == "/moved" else 404, headers={"location": "/a/new.pt"})
+        length, modified = known[path]
+        found = {"content-length": length, "last-modified": modified}
+        answer = Response(headers={name: value for name, value in found.items() if value is not None})
+        if length is None:
+            del answer.headers["content-length"]
+        return answer
+
+    async with serving(Starlette(routes=[Route("/{path:path}", serve, methods=["HEAD", "GET", "POST"])])) as url:
+        stores = Stores(egress=Egress(networks=("127.0.0.0/8",)))
+        found = await stores.newest("https", f"{url}/a/new.pt?sig=secret", "")
+        assert found is not None
+        assert (found.path, found.size, found.at) == ("new.pt", 5, NOW)
+        assert await stores.newest("https", f"{url}/none.pt", "") is None
+        for path, said in (("vague.pt", "does not say"), ("odd.pt", "does not say"), ("moved", "answered 302")):
+            with pytest.raises(StoreUnreachable, match=said):
+                await stores.newest("https", f"{url}/{path}?sig=secret", "")
+        with pytest.raises(StoreUnreachable, match="not lead to a public address") as refused:
+            await Stores().newest("https", f"{url}/a/new.pt?sig=secret", "")
+        assert "secret" not in str(refused.value)
+    assert set(methods) == {"HEAD"}
+    with pytest.raises(StoreUnreachable, match="could not be asked"):
+        await stores.newest("https", f"{url}/a/new.pt", "")

@@ -1,0 +1,90 @@
+"""Approving with changes: never longer, never dearer, and a digest that changes with what stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+
+from bot.rules.approvals import amendments
+from bot.rules.approvals.amendments import Standing
+from bot.rules.approvals.approvers import DeciderFacts
+from bot.rules.approvals.decision import verdict
+from bot.rules.market.estimate import estimate
+from bot.rules.policy.policy import Policy
+from tests.rules.approvals.test_decision import APPROVE, BOSS, ONE, POLICY, REQUEST
+from tests.rules.builders import CLOUDS, HOURS, NOW, OFFERS, job
+
+
+@given(OFFERS, HOURS, HOURS)
+def test_a_shorter_time_never_costs_more_and_the_longest_costs_what_was_shown(
+    one: object, asked_h: Decimal, time_h: Decimal
+) -> None:
+    found = estimate(one, job(str(asked_h)), Policy(), CLOUDS["runpod"])  # type: ignore[arg-type] # A drawn offer.
+    shorter, longer = sorted((min(time_h, asked_h), asked_h))
+    low, high = (amendments.shortened(found, asked_h, hours) for hours in (shorter, longer))
+    assert low[0] <= high[0] <= found.expected_usd
+    assert low[1] <= high[1] <= found.worst_usd
+    assert low[0] <= low[1]
+    assert abs(high[1] - found.worst_usd) <= Decimal("0.000001")
+
+
+@pytest.mark.parametrize(
+    ("time_h", "can", "code"),
+    [
+        (None, False, None),
+        (Decimal(4), True, None),
+        (Decimal(6), True, None),
+        (Decimal(4), False, "not_changeable"),
+        (Decimal("6.01"), True, "hours_raised"),
+        (Decimal(0), True, "bad_hours"),
+        (Decimal("NaN"), True, "bad_hours"),
+    ],
+)
+def test_the_time_can_be_shortened_only(time_h: Decimal | None, can: bool, code: str | None) -> None:
+    refused = amendments.may_shorten(time_h, Decimal(6), can=can)
+    assert (refused.code if refused else None) == code
+
+
+def test_the_digest_is_about_what_stands() -> None:
+    untouched = Standing("req_1", 1)
+    others = [
+        Standing("req_1", 2),
+        Standing("req_2", 1),
+        Standing("req_1", 1, Decimal(4)),
+        Standing("req_1", 1, Decimal(4), Decimal(9)),
+        Standing("req_1", 1, None, Decimal(9)),
+    ]
+    assert not untouched.is_changed
+    assert [one.is_changed for one in others] == [False, False, True, True, True]
+    assert len({one.digest for one in (untouched, *others)}) == 6
+    assert Standing("req_1", 1, Decimal("4.0")).digest == others[2].digest
+    amounts = (Decimal("0.4"), Decimal(3))
+    assert amendments.covered("r", 1, "vast:1", amounts, Decimal(2)) != amendments.covered(
+        "r", 1, "vast:1", amounts, Decimal(3)
+    )
+
+
+def test_the_requester_reads_what_changed() -> None:
+    assert amendments.told(Decimal(6), Decimal(6), None, "") == ""
+    assert amendments.told(Decimal(6), Decimal(4), Decimal(30), "vast:7") == (
+        "4 hours instead of 6 hours, at most $30.00 in all, vast:7 instead of the offer shown first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("stands", "seen", "code"),
+    [
+        (Standing("req_1", 2), None, "approved"),
+        (Standing("req_1", 2), Standing("req_1", 2).digest, "approved"),
+        (Standing("req_1", 2), "0" * 12, "changed_since"),
+        (Standing("req_1", 2, Decimal(4)), None, "changed_since"),
+        (Standing("req_1", 2, Decimal(4)), Standing("req_1", 2).digest, "changed_since"),
+        (Standing("req_1", 2, Decimal(4)), Standing("req_1", 2, Decimal(4)).digest, "approved"),
+    ],
+)
+def test_a_click_on_what_was_shown_before_changes_nothing(stands: Standing, seen: str | None, code: str) -> None:
+    what, request = replace(APPROVE, seen=seen), replace(REQUEST, standing=stands)
+    assert verdict(POLICY, ONE, what, request, DeciderFacts(BOSS), NOW).code == code

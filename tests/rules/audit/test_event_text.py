@@ -1,0 +1,27 @@
+"""The journal in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.rules.audit.event_text import happened, whole
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "said"),
+    [
+        ("session.moved", "queued", "provisioning", "session queued → provisioning"),
+        ("request.made", "", "quoting", "request made (quoting)"),
+        ("instance.intended", "", "ready", "instance written down, to be bought (ready)"),
+        ("stray.moved", "seen", "gone", "instance without a row seen → gone"),
+        ("session.goes_on", "", "", "session goes on"),
+        ("odd", "", "", "odd"),
+    ],
+)
+def test_an_event_is_said_in_words(kind: str, before: str, after: str, said: str) -> None:
+    assert happened(kind, before, after) == said
+
+
+def test_how_much_is_sealed_is_said() -> None:
+    assert whole(1, 1) == "1 event, all sealed; nothing was changed since."
+    assert whole(9, 4) == "9 events, 4 sealed so far; the rest is within minutes. Nothing was changed."

@@ -1,0 +1,28 @@
+"""Which credentials a checkpoint location needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from bot.rules.checkpoints.stores import STORES, lacking
+
+EVERY = {name for store in STORES for name in store.variables}
+
+
+@pytest.mark.parametrize("location", [None, "", "/workspace/ckpt", "hf", "s3", "gs://bucket/x", "hf://org/model"])
+def test_nothing_is_missing(location: str | None) -> None:
+    assert lacking(location, EVERY) is None
+
+
+@pytest.mark.parametrize(
+    ("location", "given", "says"),
+    [
+        ("hf://org/model", (), "need HF_TOKEN, which is not set where this service runs"),
+        ("HF://org/model", (), "https://huggingface.co/settings/tokens"),
+        ("s3://bucket/x", (), "need AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, which are not set"),
+        ("s3://bucket/x", ("AWS_ACCESS_KEY_ID",), "need AWS_SECRET_ACCESS_KEY, which is not set"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_place(location: str, given: tuple[str, ...], says: str) -> None:
+    assert says in str(lacking(location, given))
+    assert lacking("/on/the/machine", given) is None

@@ -1,0 +1,58 @@
+"""Parsed words become the portable job request."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from bot.rules.grammar.job_args import JobArgs, job_request
+from bot.rules.grammar.parser import Command, parse
+from bot.rules.policy.policy import Policy
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+
+
+def test_every_word_reaches_the_job() -> None:
+    line = (
+        "provision 2-4x4090 memory=20-30GB 90m disk=200 workload=MoE clouds=runpod,vast region=US,EU spot=any price=$2 "
+        "max=$50 reliability=98% total=160GB verified=yes cuda=12.4 capability=sm_89 available=3d "
+        'image=a/b:1 run="python t.py" model=7B tokens=3B checkpoint=hf://o/m offer=vast:9 '
+        'for="fine-tune"'
+    )
+    command = parse(line)
+    assert isinstance(command, Command)
+    assert command.args is not None
+    assert job_request(command.args, Policy()) == JobRequest(
+        gpu=GpuConstraint(("RTX4090",), 2, 4, Decimal(20), Decimal(30)),
+        hours=Decimal("1.5"),
+        disk_gb=200,
+        workload="MoE",
+        candidates=("runpod", "vast"),
+        regions=("US", "EU"),
+        spot=SpotPolicy.ANY,
+        max_price_usd_h=Decimal(2),
+        budget_cap_usd=Decimal(50),
+        min_reliability=Decimal("0.98"),
+        memory_gb_total_min=Decimal(160),
+        verified_only=True,
+        min_cuda=Decimal("12.4"),
+        min_capability=Decimal("8.9"),
+        min_available_s=3 * 86_400,
+        image="a/b:1",
+        run="python t.py",
+        model="7B",
+        tokens=3 * 10**9,
+        checkpoint="hf://o/m",
+        offer_id="vast:9",
+        reason="fine-tune",
+    )
+
+
+def test_an_inventory_brings_its_own_hours() -> None:
+    assert job_request(JobArgs(), Policy(), hours=Decimal(1)).hours == 1
+    assert job_request(JobArgs(hours=Decimal(2)), Policy(), hours=Decimal(1)).hours == 2
+
+
+def test_a_job_needs_hours() -> None:
+    with pytest.raises(ValueError, match="needs its hours"):
+        job_request(JobArgs(), Policy())

@@ -1,0 +1,200 @@
+"""Comparing a whole market at once gives exactly what looking at every offer by itself gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.rules.market.columns import column
+from bot.rules.market.estimate import reliability
+from bot.rules.market.filters import excluded, reason
+from bot.rules.market.ranking import ASSUMED_STABILITY, BEST_COST, BEST_STABILITY, FASTEST, Ranked, rank
+from bot.rules.market.scoring import Cases, Scored, needed_s, score, stock_rank, unsuited
+from bot.rules.policy.policy import Policy
+from bot.rules.sizing.interruptions import Checkpointing, loss, loss_shares
+from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
+from providers.contract import Offer, Stock
+from tests.rules.builders import CLOUDS, OFFERS, SHARES, job, offer
+
+ANY = GpuConstraint(count_min=1, count_max=8)
+RUNS = tuple(("model=" + size, "tokens=50M", "seq=2048", "batch=64", "goal=20h") for size in ("1B", "13B"))
+POLICY = Policy(blocked_hosts=("vast:9",), blocked_countries=("CN",), risk_weight=Decimal("0.5"))
+
+#: What may be wrong or odd about an offer, one thing at a time.
+FLAWS = st.one_of(
+    [
+        st.fixed_dictionaries({name: st.sampled_from(values)})
+        for name, values in {
+            "price_usd_h": (None, Decimal(0), Decimal(-1), Decimal("NaN"), Decimal("sNaN"), Decimal("1E+22")),
+            "storage_usd_h": (Decimal("NaN"), Decimal(-1), Decimal("1E+22"), Decimal(9)),
+            "egress_usd_gb": (Decimal("0.01"), Decimal("1E+22")),
+            "reliability": (Decimal("0.950000000000000000001"), Decimal("sNaN"), Decimal("Infinity"), Decimal(2)),
+            "memory_gb": (Decimal("23.9999999999999999999"), Decimal(81), Decimal("NaN")),
+            "country": ("CN", "US"),
+            "stock": (Stock.NONE,),
+            "disk_gb_max": (49, 50),
+            "available_for_s": (100, 6 * 3600, 10**7),
+            "host_id": ("8", "9"),
+            "compute_capability": (Decimal("8.9"), Decimal("sNaN"), Decimal("12.0")),
+            "cloud": ("elsewhere",),
+        }.items()
+    ]
+)
+#: Few prices and reliabilities, so that many offers tie.
+PLAIN = st.builds(
+    replace,
+    OFFERS,
+    cloud=st.sampled_from(["vast", "runpod", "kaggle"]),
+    gpu=st.sampled_from(["RTX4090", "H100-SXM", "X9000"]),
+    gpu_count=st.sampled_from([1, 1, 2]),
+    price_usd_h=st.sampled_from([Decimal("0.40"), Decimal("0.4000004"), Decimal("1.20"), Decimal(3)]),
+    storage_usd_h=st.sampled_from([Decimal(0), Decimal("0.01")]),
+    egress_usd_gb=st.just(Decimal(0)),
+    ingress_usd_gb=st.sampled_from([Decimal(0), Decimal("0.01")]),
+    reliability=st.sampled_from([None, Decimal("0.95")]),
+)
+MANY = st.lists(
+    PLAIN | st.builds(lambda one, flaw: replace(one, **flaw), PLAIN, FLAWS),
+    min_size=1,
+    max_size=25,
+    unique_by=lambda one: one.id,
+)
+JOBS = st.builds(
+    job,
+    gpu=st.sampled_from([ANY, GpuConstraint((), 1, 2, Decimal(24), Decimal(80)), GpuConstraint(("RTX4090",), 1, 8)]),
+    spot=st.sampled_from(SpotPolicy),
+    work=st.sampled_from([(), *RUNS]),
+    candidates=st.sampled_from([(), ("kaggle", "vast")]),
+    regions=st.sampled_from([(), ("EU",)]),
+    max_price_usd_h=st.sampled_from([None, Decimal("0.40"), Decimal("1.2")]),
+    min_reliability=st.sampled_from([None, Decimal("0.95")]),
+    memory_gb_total_min=st.sampled_from([None, None, Decimal(80)]),
+    verified_only=st.sampled_from([False, False, True]),
+    min_cuda=st.sampled_from([None, None, Decimal("12.4")]),
+    min_capability=st.sampled_from([None, None, Decimal("8.9"), Decimal("9.0")]),
+    min_available_s=st.sampled_from([None, None, 7 * 3600]),
+    budget_cap_usd=st.sampled_from([None, Decimal("2.4"), Decimal("7.5"), Decimal(100)]),
+)
+
+
+def one_by_one(market: list[Offer], wanted: JobRequest, policy: Policy) -> tuple[list[Scored], dict[str, list[str]]]:
+    """The definition: every offer judged and scored by itself, then sorted."""
+    cases = Cases(wanted, policy, CLOUDS, whole=False)
+    images = {cloud: policy.capabilities_of(wanted.image or policy.image(cloud)) for cloud in CLOUDS}
+    kept: list[Scored] = []
+    left_out: dict[str, list[str]] = {}
+    for one in market:
+        able = CLOUDS.get(one.cloud)
+        code = "cloud_unknown" if able is None else reason(one, wanted, policy, able.free, images[one.cloud])
+        code = code or unsuited(one, cases.of(one))
+        found = None if code else score(one, cases)
+        if found and wanted.budget_cap_usd is not None and found.expected_usd > wanted.budget_cap_usd:
+            code = "budget"
+        if code:
+            left_out.setdefault(code, []).append(one.id)
+        elif found:
+            kept.append(found)
+    return sorted(kept, key=lambda one: one.order), left_out
+
+
+def marked(found: Ranked, mark: str) -> str | None:
+    return next((option.offer.id for option in found.options if mark in option.marks), None)
+
+
+def most_stable(kept: list[Scored], policy: Policy) -> str:
+    first = [one for one in kept if one.order[0] == kept[0].order[0]]
+    firm = [one for one in first if not one.offer.spot] or first
+
+    def stability(one: Scored) -> tuple[Decimal, int, int, int]:
+        sold = one.offer
+        facts = int(sold.datacenter or 0), int(sold.verified or 0), stock_rank(sold.stock)
+        return (reliability(sold, policy), *facts)
+
+    most = max(map(stability, firm))
+    return next(one.offer.id for one in firm if stability(one) == most)
+
+
+def fastest(kept: list[Scored], cases: Cases) -> str | None:
+    runs = [(one, run) for one in kept if (run := cases.run(one.offer)) is not None and run.known]
+    least = min((run.hours.expected for _, run in runs), default=None)
+    return next((one.offer.id for one, run in runs if run.hours.expected == least), None)
+
+
+@given(market=MANY, wanted=JOBS)
+def test_a_market_is_ranked_exactly_as_its_offers_one_by_one(market: list[Offer], wanted: JobRequest) -> None:
+    kept, left_out = one_by_one(market, wanted, POLICY)
+    found = rank(market, wanted, POLICY, CLOUDS, top=len(market))
+    assert [(one.offer.id, one.rank) for one in found.options] == [(one.offer.id, n) for n, one in enumerate(kept, 1)]
+    assert [(one.risk_usd, one.estimate.expected_usd) for one in found.options] == [
+        (one.risk_usd, one.expected_usd) for one in kept
+    ]
+    assert {one.reason_code: one for one in found.excluded} == {
+        code: excluded(code, ids) for code, ids in left_out.items()
+    }
+    assert found.answered == len(kept)
+    if kept:
+        assert marked(found, BEST_COST) == kept[0].offer.id
+        assert (marked(found, BEST_STABILITY) or marked(found, ASSUMED_STABILITY)) == most_stable(kept, POLICY)
+        assert marked(found, FASTEST) == fastest(kept, Cases(wanted, POLICY, CLOUDS, whole=False))
+        few = rank(market, wanted, POLICY, CLOUDS, top=2)
+        assert {one.rank: one.offer.id for one in few.options}.items() <= {
+            n: one.offer.id for n, one in enumerate(kept, 1)
+        }.items()
+
+
+@pytest.mark.parametrize(("over", "left_out"), [("0", []), ("0.000001", ["budget"])])
+def test_a_budget_is_kept_to_the_micro_dollar(over: str, left_out: list[str]) -> None:
+    (option,) = rank([offer()], job(), POLICY, CLOUDS).options
+    tight = job(budget_cap_usd=option.estimate.expected_usd - Decimal(over))
+    assert [one.reason_code for one in rank([offer()], tight, POLICY, CLOUDS).excluded] == left_out
+
+
+@pytest.mark.parametrize(("less_s", "left_out"), [(0, []), (1, ["too_short"])])
+def test_an_offer_must_last_as_long_as_the_run(less_s: int, left_out: list[str]) -> None:
+    wanted = job(gpu=ANY, work=RUNS[0])
+    needed = Cases(wanted, POLICY, CLOUDS, whole=False).run(offer())
+    assert needed is not None
+    exact = offer(available_for_s=math.ceil(needed_s(needed)) - less_s)
+    assert [one.reason_code for one in rank([exact], wanted, POLICY, CLOUDS).excluded] == left_out
+
+
+def test_one_offer_that_is_asked_for_by_its_id_is_found() -> None:
+    found = rank([offer("1"), offer("2"), offer("3")], job(offer_id="vast:2"), POLICY, CLOUDS)
+    assert [one.offer.key for one in found.options] == ["2"]
+
+
+def test_totals_that_differ_by_a_micro_dollar_are_told_apart_where_floats_would_not() -> None:
+    """Eleven digits in front of the point and six behind it are more than a float of the sum can hold."""
+    dear = [offer(str(n), price_usd_h=Decimal(999_999) - Decimal(n) / 10**9) for n in range(9)]
+    found = rank(dear, job("100000"), Policy(), CLOUDS)
+    assert [one.offer.key for one in found.options] == ["8", "7", "6", "5", "4"]
+
+
+@given(
+    chances=st.lists(SHARES, min_size=1, max_size=9),
+    write=st.decimals(0, 3, places=6),
+    restart=st.decimals(0, 1, places=6),
+    every=st.none() | st.decimals(Decimal("0.01"), 99, places=4),
+    window=st.sampled_from([Decimal(24), Decimal(720)]),
+)
+def test_many_losses_at_once_are_the_same_as_one_by_one(
+    chances: list[Decimal], write: Decimal, restart: Decimal, every: Decimal | None, window: Decimal
+) -> None:
+    how = Checkpointing(write, restart, every, window)
+    shares = loss_shares(np.array(chances, dtype=np.float64), [how], np.zeros(len(chances), dtype=np.intp))
+    for chance, share in zip(chances, shares.tolist(), strict=True):
+        assert share == pytest.approx(float(loss(chance, how).share), abs=1e-9)
+
+
+def test_a_column_compares_exactly_at_its_limit() -> None:
+    """All of these but the last are the same float."""
+    said = [Decimal(24), Decimal("23.9999999999999999999"), Decimal("24.0000000000000000001"), None, Decimal(25)]
+    memory = column([offer(memory_gb=one) for one in said], "memory_gb")
+    assert memory.at_least(Decimal(24)).tolist() == [True, False, True, False, True]
+    assert memory.at_most(Decimal(24)).tolist() == [True, True, False, False, False]

@@ -1,0 +1,81 @@
+"""Model shapes: the parameter counts follow from the shape and agree with what was published."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.rules.sizing.model_shapes import MODELS, model, typical
+
+#: Published parameter counts in billions, from the models' own cards.
+PUBLISHED = {
+    "gpt2": 0.124,
+    "gpt2-xl": 1.558,
+    "llama-2-7b": 6.74,
+    "llama-2-13b": 13.02,
+    "llama-2-70b": 68.98,
+    "llama-3-8b": 8.03,
+    "llama-3-70b": 70.55,
+    "llama-3.1-405b": 405.8,
+    "llama-3.2-1b": 1.24,
+    "llama-3.2-3b": 3.21,
+    "mistral-7b": 7.24,
+    "mistral-nemo": 12.2,
+    "mixtral-8x7b": 46.7,
+    "mixtral-8x22b": 140.6,
+    "qwen2.5-0.5b": 0.494,
+    "qwen2.5-7b": 7.61,
+    "qwen2.5-72b": 72.7,
+    "qwen3-30b-a3b": 30.5,
+    "gemma-2-2b": 2.61,
+    "gemma-2-9b": 9.24,
+    "gemma-2-27b": 27.2,
+    "phi-3-mini": 3.82,
+}
+
+
+@pytest.mark.parametrize(("name", "billions"), PUBLISHED.items())
+def test_the_shape_gives_the_published_count(name: str, billions: float) -> None:
+    assert MODELS[name].total_params / 1e9 == pytest.approx(billions, rel=0.005)
+
+
+def test_a_mixture_of_experts_uses_part_of_its_weights() -> None:
+    assert MODELS["mixtral-8x7b"].active_params / 1e9 == pytest.approx(12.9, rel=0.005)
+    assert MODELS["qwen3-30b-a3b"].active_params / 1e9 == pytest.approx(3.3, rel=0.02)
+    assert MODELS["llama-3-8b"].active_params == MODELS["llama-3-8b"].total_params
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("llama-3-8b", "llama-3-8b"),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", "llama-3-8b"),
+        ("mistralai/Mistral-7B-Instruct-v0.3", "mistral-7b"),
+        ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"),
+        ("google/gemma-2-9b-it", "gemma-2-9b"),
+        ("Llama-2-70b-hf", "llama-2-70b"),
+        ("mpt_30b", "mpt-30b"),
+        ("GPT2 XL", "gpt2-xl"),
+    ],
+)
+def test_people_spell_names_in_many_ways(text: str, name: str) -> None:
+    assert model(text) is MODELS[name]
+
+
+def test_an_unknown_name_is_unknown() -> None:
+    assert model("our-own-model") is None
+    assert model("") is None
+
+
+@given(st.floats(1e6, 1e13), st.floats(1, 10))
+def test_a_larger_model_is_never_narrower(params: float, factor: float) -> None:
+    small, large = typical(params), typical(params * factor)
+    assert small[0] <= large[0]
+    assert small[1] <= large[1]
+
+
+def test_the_ladder_is_met_where_it_was_published() -> None:
+    assert typical(125e6) == (12, 768)
+    assert typical(6.7e9) == (32, 4096)
+    assert typical(175e9) == (96, 12288)

@@ -1,0 +1,125 @@
+"""The times of one training token, by hand from the data sheets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bot.rules.grammar.workload_words import parse
+from bot.rules.sizing import throughput_data as table
+from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
+from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture
+from providers.gpus.table import GPUS
+
+H100, A100, RTX4090 = GPUS["H100-SXM"], GPUS["A100-SXM-80GB"], GPUS["RTX4090"]
+
+
+def shaped(work: Workload) -> Architecture:
+    found = architecture(work)
+    assert found is not None
+    return found
+
+
+HAND = parse("layers=10 width=1280 heads=10 vocab=50000 seq=1000 batch=64 micro-batch=4 precision=amp_bf16")
+BODY, HEAD = 12 * 10 * 1280**2, 50000 * 1280
+
+
+def timed(work: Workload, count: int, plan: Plan) -> dict[str, float]:
+    on = machine(A100, count, work.number_format)
+    assert on is not None
+    return dict(zip(TERMS, terms(work, shaped(work), on, count, plan, table.EXPONENTS), strict=True))
+
+
+def test_the_terms_are_the_times_of_the_data_sheet() -> None:
+    found = timed(HAND, 8, Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
+    assert found["multiply"] == pytest.approx(6 * (BODY + HEAD) / 312e12)
+    assert found["attention"] == pytest.approx(6 * 10 * 1280 * 1000 / (0.615 * 312e12))
+    assert found["memory"] == found["mixed"] == pytest.approx(10 * 1280 / 2039e9)
+    assert found["exchange"] == pytest.approx(8 * (BODY + HEAD) / 4000 / 300e9)
+    assert found["network"] == found["waiting"] == 0
+
+
+def test_recomputing_costs_a_third_more() -> None:
+    plain = timed(HAND, 8, Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
+    again = timed(HAND, 8, Plan(WorkKind.TRAINING, Sharding.ZERO3, True, 4))
+    assert again["multiply"] - plain["multiply"] == pytest.approx(2 * BODY / 312e12)
+    assert again["attention"] == pytest.approx(plain["attention"] * 4 / 3)
+
+
+def test_what_gpus_exchange_depends_on_what_they_share() -> None:
+    def sent(sharding: Sharding, count: int = 8, kind: WorkKind = WorkKind.TRAINING) -> float:
+        return timed(HAND, count, Plan(kind, sharding, False, 4))["exchange"] * 4000 / (BODY + HEAD)
+
+    assert sent(Sharding.ZERO3) == pytest.approx(8 / 300e9)
+    assert sent(Sharding.ZERO2) == pytest.approx(6 / 300e9)
+    # 64 sequences are two micro batches of four on eight GPUs, and gradients are reduced once.
+    assert sent(Sharding.DDP) == pytest.approx(2 * 4 / 2 / 300e9 + 6 / 2039e9)
+    assert sent(Sharding.ZERO1) == sent(Sharding.DDP)
+    assert sent(Sharding.DDP, count=1) == sent(Sharding.ZERO3, count=1) == pytest.approx(6 / 2039e9)
+    assert sent(Sharding.DDP, kind=WorkKind.LORA) == pytest.approx(2 / 2039e9)
+    assert sent(Sharding.ZERO3, kind=WorkKind.LORA) == pytest.approx(4 / 300e9)
+
+
+def test_pure_bf16_exchanges_less_and_fp32_more() -> None:
+    plan = Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4)
+    mixed = timed(HAND, 8, plan)
+    pure = timed(replace(HAND, precision=Precision.BF16), 8, plan)
+    wide = timed(replace(HAND, precision=Precision.FP32), 8, plan)
+    assert pure["exchange"] == pytest.approx(mixed["exchange"] * 6 / 8)
+    assert wide["exchange"] == pytest.approx(mixed["exchange"] * 12 / 8)
+    assert pure["mixed"] == wide["mixed"] == 0
+    assert wide["memory"] == pytest.approx(2 * mixed["memory"])
+
+
+def test_machines_wait_for_each_other() -> None:
+    found = timed(HAND, 32, Plan(WorkKind.TRAINING, Sharding.ZERO3, False, 4))
+    assert found["waiting"] == pytest.approx(found["multiply"] * 2**table.EXPONENTS.waiting)
+    assert found["network"] == pytest.approx(8 * (BODY + HEAD) / 4000 / 200e9)
+
+
+def test_adapters_skip_the_gradients_of_the_weights() -> None:
+    for checkpointing, per_weight in ((False, 4), (True, 6)):
+        found = timed(HAND, 8, Plan(WorkKind.LORA, Sharding.DDP, checkpointing, 4))
+        assert found["multiply"] == pytest.approx((per_weight * BODY + 6 * HEAD) / 312e12)
+
+
+def test_an_optimizer_in_host_memory_costs_its_bytes() -> None:
+    plan = Plan(WorkKind.TRAINING, Sharding.ZERO3, True, 4, offload=True)
+    assert offload_s(HAND, shaped(HAND), 8, plan) == pytest.approx(16 * (BODY + HEAD) / 8 / 20e9 / 8 / 1000)
+    assert offload_s(HAND, shaped(HAND), 8, replace(plan, offload=False)) == 0
+
+
+def test_flops_of_a_token() -> None:
+    attention = 12 * 10 * 1280 * 1000
+    assert flops_per_token(HAND, shaped(HAND)) == 6 * (BODY + HEAD) + attention
+    assert flops_per_token(replace(HAND, kind=WorkKind.LORA), shaped(HAND)) == 4 * (BODY + HEAD) + attention
+    assert flops_per_token(replace(HAND, kind=WorkKind.BATCH), shaped(HAND)) == 2 * (BODY + HEAD) + attention / 3
+
+
+@pytest.mark.parametrize(
+    ("gpu", "precision", "tflops"),
+    [
+        ("H100-SXM", Precision.BF16, 989),
+        ("H100-SXM", Precision.FP8, 1978),
+        ("A100-SXM-80GB", Precision.FP8, 312),
+        ("A100-SXM-80GB", Precision.TF32, 156),
+        ("A100-SXM-80GB", Precision.FP32, 39),
+    ],
+)
+def test_peaks_by_precision(gpu: str, precision: Precision, tflops: float) -> None:
+    assert peak_flops(GPUS[gpu], precision) == pytest.approx(tflops * 1e12)
+
+
+def test_links() -> None:
+    assert link_gb_s(A100) == 300
+    assert link_gb_s(RTX4090) == 32
+    assert link_gb_s(GPUS["H100-PCIE"]) == 64
+    slow, fast, told = (
+        machine(gpu, 16, Precision.BF16, known) for gpu, known in ((RTX4090, None), (H100, None), (RTX4090, 50.0))
+    )
+    assert slow is not None
+    assert fast is not None
+    assert told is not None
+    assert (slow.network, fast.network, told.network) == (3.125e9, 400e9, 50e9)

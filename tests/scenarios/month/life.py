@@ -1,0 +1,203 @@
+"""One life of the service after another on one ledger: the object graph is dropped, and built anew from the database.
+
+The jobs are production's own table. Time jumps to whatever comes next: a row that is due, a cloud that is to be looked
+at, a job with a pace of its own, or something that a person or a fault does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bot import wiring
+from bot.api.app import build_api
+from bot.api.dependencies import ApiSettings, Desk
+from bot.rules.policy.policy import Policy
+from bot.rules.policy.timing import Timing
+from bot.rules.values.labels import LabelKey
+from bot.services.runtime.context import Context
+from bot.ticker.schedule import Job
+from bot.ticker.sweeps import CloudWatch, jobs
+from ledger.engine.db import Database
+from providers.rate_limits import LocalPacer
+from providers.registry import REGISTRY
+from providers.sandbox.engine import SandboxCloud
+from tests.scenarios.month.board import Board
+from tests.scenarios.month.due import DueRows
+from tests.support.clock import SteppedClock
+from tests.support.jobs import WORKS_ON
+
+CHANNEL = "C0GPU"
+LABELS = LabelKey("mnth", b"a label key for tests only")
+#: Shortest jump: the pause of production's ticker.
+TICK = timedelta(seconds=1)
+#: How often a job with a pace of its own runs here, in seconds. What a month would run a million times is run less
+#: often, and no more seldom than what is promised about it allows.
+PACE_S: Mapping[str, float] = {
+    "drift": 300,
+    "disks": 600,
+    "host-keys": 14400,
+    "agents": 140,
+    "overlooked": 1800,
+    "metering": 600,
+    "rollup": 600,
+    "seals": 10800,
+    "digests": 1800,
+    "bills": 7200,
+    "cost-ledger": 21600,
+    "webhook-log": 21600,
+    "answers": 21600,
+    "leftovers": 21600,
+    "webhooks": 3600,
+    "webhook-deliveries": 3600,
+}
+#: A cloud where nothing is held is listed this often, because nothing is to be seen there.
+IDLE_S = 1200.0
+
+
+class Switch:
+    """Where the machines' check-ins go: to the API of the life that runs, and nowhere between two lives."""
+
+    def __init__(self) -> None:
+        self.app: ASGIApp | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass it on."""
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        await (self.app or PlainTextResponse("down", 503))(scope, receive, send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    for answer in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{answer}.complete"})
+
+
+@dataclass
+class Life:
+    """One process: its own connections, adapters, catalog, hints and watches."""
+
+    ctx: Context
+    clock: SteppedClock
+    table: list[Job]
+    watches: Mapping[str, CloudWatch]
+    rows: DueRows
+    board: Board
+    next_at: dict[str, datetime] = field(default_factory=dict)
+    #: How often each job ran, and how many rows it worked on.
+    ran: dict[str, list[int]] = field(default_factory=dict)
+    #: When a row of each job is due, as of the last look.
+    _seen: dict[str, datetime] = field(default_factory=dict)
+    #: The clouds at which something may be.
+    _held: set[str] = field(default_factory=set)
+
+    async def next_moment(self) -> datetime:
+        """When something is to be done here next."""
+        now = self.clock.now()
+        soon = [*self.next_at.values(), *self._seen.values()]
+        soon += [self._looks_at(name) for name in self.watches]
+        return min(soon, default=now)
+
+    async def turn(self) -> None:
+        """Run what is due now, and what that makes due at once."""
+        for _ in range(8):
+            names = await self._wanted()
+            if not names:
+                return
+            for job in self.table:
+                if job.name in names:
+                    await self._run(job)
+
+    async def _wanted(self) -> set[str]:
+        now = self.clock.now()
+        names = {name for name, at in self.next_at.items() if at <= now}
+        self._seen = await self._due()
+        names |= {name for name, at in self._seen.items() if at <= now}
+        rung = [job for job in self.table if any(hint.is_set() for hint in job.hints)]
+        for job in rung:
+            if job.hurry is not None:
+                job.hurry()
+        for job in rung:
+            for hint in job.hints:
+                hint.clear()
+        return names | {name for name in self.watches if self._looks_at(name) <= now}
+
+    def _looks_at(self, name: str) -> datetime:
+        """When a cloud is to be looked at next."""
+        at, looked_at = self.watches[name]._next_at, self.watches[name]._looked_at  # Its pace is its own.
+        if at is None or looked_at is None:
+            return self.clock.now()
+        is_idle = name.removeprefix("watch-") not in self._held and at - looked_at > timedelta(seconds=30)
+        return max(at, looked_at + timedelta(seconds=IDLE_S)) if is_idle else at
+
+    async def _run(self, job: Job) -> None:
+        if job.name in PACE_S:
+            self.next_at[job.name] = self.clock.now() + timedelta(seconds=PACE_S[job.name])
+        done = await job.run()
+        count = self.ran.setdefault(job.name, [0, 0])
+        count[0] += 1
+        count[1] += done
+
+    async def _due(self) -> dict[str, datetime]:
+        found = await self.rows.look()
+        self._held = {cloud for name, cloud in found if name == "held"}
+        due: dict[str, datetime] = {}
+        for name, (model, states) in WORKS_ON.items():
+            keys = [(model.__name__, str(state)) for state in states]
+            moments = [found[key] for key in keys if key in found]
+            if moments:
+                due[name] = min(moments)
+        return due
+
+    async def drop(self) -> None:
+        """The process is gone: nothing is finished, only what the machine would close is closed."""
+        self.rows.close()
+        if self.board.slack is not None:
+            await self.board.slack.leave()
+        await self.ctx.db.close()
+        for provider in self.ctx.providers.values():
+            await provider.close()
+
+
+def begin(
+    db_url: str,
+    clock: SteppedClock,
+    clouds: Mapping[str, SandboxCloud],
+    clouds_url: str,
+    board: Board,
+    policy: Policy,
+    timing: Timing,
+    switch: Switch,
+    node_url: str,
+) -> Life:
+    """A new process on the ledger."""
+    pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
+    providers = {
+        name: REGISTRY[name].connect(cloud.environment(f"{clouds_url}/{name}"), clock, pacer)
+        for name, cloud in clouds.items()
+    }
+    db = Database(db_url)
+    ctx = wiring.assemble(db, clock, providers, LABELS, policy=policy, timing=timing, node_url=node_url)
+    switch.app = build_api(Desk(ctx, ApiSettings(CHANNEL)), {})
+    if board.slack is not None:
+        board.door = board.slack.door(ctx)
+    table = jobs(ctx, board, None)
+    watches = {job.name: job.run.__self__ for job in table if job.name.startswith("watch-")}  # type: ignore[attr-defined]
+    strange = {job.name for job in table} - set(PACE_S) - set(WORKS_ON) - set(watches)
+    assert not strange, f"say in PACE_S or WORKS_ON when these jobs run: {sorted(strange)}"
+    life = Life(ctx, clock, table, watches, DueRows(db), board)
+    life.next_at = {job.name: clock.now() for job in table if job.name in PACE_S}
+    return life
+
+
+async def settle_tasks() -> None:
+    """Give what was started in the background its turns."""
+    for _ in range(5):
+        await asyncio.sleep(0)

@@ -1,0 +1,362 @@
+"""Every reason that ends a session, as its people live it: warned in time, ended in time, booked, and in the digest.
+
+With Slack well, with Slack down throughout, and with an owner whom no message reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.practice.reader import all_text
+from bot.services.billing import true_up
+from ledger.engine.db import Database
+from ledger.kernel.states import InstanceState, RequestState, SessionState, StrayState
+from providers.sandbox.vast.instance import Contract
+from providers.sandbox.vast.sandbox import VastSandbox
+from tests.support.clock import SteppedClock
+from tests.support.scenarios import FALLBACK, OWNER, Scene, Slack, scene
+
+LINE = '/gpu provision 1x4090 2h clouds=vast for="fine-tune"'
+SPOT = f"{LINE} spot=yes"
+UNHEALTHY = '/gpu provision 1x quadrortx6000 2h clouds=lambda for="fine-tune"'
+ENDING = ("Ask for more time…", "It is done", "End it now")
+UNATTENDED = ("Keep 1 h", "It is done", "End it now")
+BEFORE_S = (3600, 1800, 600, 120)
+SECOND = timedelta(seconds=1)
+#: This long after a warning it is looked whether it was shown, and the fallback contact is told if not.
+ANSWER = timedelta(seconds=30)
+GRACE = timedelta(minutes=10)
+
+every_way = pytest.mark.parametrize("slack", list(Slack))
+
+
+def ways(names: Iterable[str], *, away: Collection[str], like: Collection[str]) -> pytest.MarkDecorator:
+    """Each of these reasons with Slack well, on one database, and with Slack down, on the other.
+
+    An owner whom nobody reaches is for those in `away`. The rest, and what Slack's being down does to those in `like`,
+    which go the way of another reason, is for a soak.
+    """
+    found = []
+    for name in names:
+        later = {Slack.DOWN: name in like, Slack.AWAY: name not in away}
+        for slack in Slack:
+            marks = [pytest.mark.soak_only] if later.get(slack) else []
+            found.append(pytest.param(name, slack, marks=marks, id=f"{name}-{slack}"))
+    return pytest.mark.parametrize(("name", "slack"), found)
+
+
+def contract(s: Scene) -> Contract:
+    """What Vast.ai really rents to us."""
+    vast = s.stage.w.clouds["vast"]
+    assert isinstance(vast, VastSandbox)
+    return next(iter(vast.account.contracts.values()))
+
+
+def reached(slack: Slack) -> str:
+    """Who reads what is about her session."""
+    return FALLBACK if slack is Slack.AWAY else OWNER
+
+
+async def told_in_the_end(s: Scene, slack: Slack, code: str, why: str) -> None:
+    """It is over: booked to the cent, in everybody's history however Slack was, once, and in the morning's digest."""
+    await s.is_booked()
+    if slack is Slack.DOWN:
+        assert s.heard == {OWNER: [], FALLBACK: []}
+        await s.comes_back()
+        assert s.heard[OWNER], "what happened meanwhile is told when Slack is back"
+    assert s.stage.ws.duplicates() == []
+    morning = await s.digest()
+    assert f"1 {code.replace('_', ' ')}" in morning
+    assert why in morning
+
+
+# ── announced, then ended when its time comes ────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Reason:
+    """`cause` brings it about and says when the session must end; `warned_s` before, `why` is told with `buttons`."""
+
+    cause: Callable[[Scene], Awaitable[datetime]]
+    code: str
+    why: str
+    warned_s: tuple[int, ...] = BEFORE_S
+    buttons: tuple[str, ...] = ENDING
+    line: str = LINE
+    #: Its agent's reports matter, so time does not jump over them.
+    agents: bool = False
+    approval: tuple[tuple[str, Any], ...] = ()
+    #: How the words before the end say it, where that is not how the end itself is told.
+    ahead: str = ""
+
+    async def reach(self, s: Scene, at: datetime) -> None:
+        await (s.watched(at) if self.agents else s.to(at))
+
+
+async def its_time(s: Scene) -> datetime:
+    """Nothing happens; its approved end comes."""
+    end = (await s.session()).deadline
+    assert end is not None
+    return end
+
+
+async def silence(s: Scene) -> datetime:
+    await s.watched(s.now + timedelta(seconds=200))
+    s.agent.silent = True
+    return await s.last_heard_at() + timedelta(minutes=15 + 5)
+
+
+def idle(minutes: int) -> Callable[[Scene], Awaitable[datetime]]:
+    async def rests(s: Scene) -> datetime:
+        s.agent.utilisation = [1.0]
+        await s.watched(s.agent.next_at)
+        return s.now + timedelta(minutes=minutes + 10)
+
+    return rests
+
+
+async def job_over(s: Scene) -> datetime:
+    s.agent.job = "done"
+    return s.agent.next_at + timedelta(minutes=2)
+
+
+def idling(workload: str, minutes: int, limit: str) -> Reason:
+    """Nothing is done for as long as this kind of work may rest."""
+    line = f"{LINE} workload={workload}"
+    return Reason(idle(minutes), "idle", f"{limit} is the limit for {workload}", (600,), UNATTENDED, line, True)
+
+
+REASONS = {
+    "reservation-over": Reason(
+        its_time, "reservation_over", "The approved 2 hours are over.", ahead="The approved 2 hours are over then."
+    ),
+    "hours-cap": Reason(its_time, "hours_cap", "12 hours is the cap", line=LINE.replace("2h", "12h")),
+    "budget-cap": Reason(
+        its_time,
+        "budget_cap",
+        "The approved amount of $0.30 is used up.",
+        (600, 120),
+        approval=(("cap_usd", Decimal("0.30")),),
+        ahead="The approved amount of $0.30 is used up then.",
+    ),
+    "no-heartbeat": Reason(silence, "no_heartbeat", "Its agent was last heard at", (300,), UNATTENDED, agents=True),
+    "idle-training": idling("training", 30, "30 minutes"),
+    "idle-serving": idling("serving", 60, "1 hour"),
+    "idle-batch": idling("batch", 15, "15 minutes"),
+    "job-exited": Reason(job_over, "completed", "Its job is done.", (120,), UNATTENDED, agents=True),
+}
+
+
+@ways(REASONS, away=("reservation-over",), like=("hours-cap", "idle-serving", "idle-batch"))
+async def test_an_announced_end(db: Database, clock: SteppedClock, name: str, slack: Slack) -> None:
+    it = REASONS[name]
+    async with scene(db, clock, slack, it.line, dict(it.approval)) as s:
+        end_at = await it.cause(s)
+        for before_s in it.warned_s:
+            at = end_at - timedelta(seconds=before_s)
+            if before_s == it.warned_s[0]:
+                await it.reach(s, at - SECOND)
+            known = len(s.heard[reached(slack)])
+            await it.reach(s, at)
+            if slack is Slack.AWAY:
+                await it.reach(s, at + ANSWER)
+            new = s.heard[reached(slack)][known:]
+            if slack is Slack.DOWN:
+                assert new == []
+                continue
+            assert new, f"nobody was told {before_s} s before"
+            assert (it.ahead or it.why) in new[0].text
+            assert new[0].buttons == it.buttons
+        await it.reach(s, end_at - SECOND)
+        assert ((await s.session()).state, s.rented().alive) == (SessionState.RUNNING, True)
+        await it.reach(s, end_at)
+        row = await s.session()
+        assert (row.end_code, s.rented().ended_at) == (it.code, end_at)
+        assert it.why in row.end_reason
+        await s.confirmed()
+        assert (await s.session()).state is SessionState.TERMINATED
+        await told_in_the_end(s, slack, it.code, it.why)
+        if slack is not Slack.AWAY:
+            assert any("is confirmed gone" in one.text for one in s.heard[OWNER])
+
+
+# ── it fails while somebody counts on it ─────────────────────────────────────────────────────────
+
+
+def disturbed(how: str) -> Callable[[Scene], None]:
+    def cause(s: Scene) -> None:
+        rented = s.rented()
+        s.stage.w.clouds[rented.cloud].disturb(rented.ref, how)
+
+    return cause
+
+
+def other_gpus(s: Scene) -> None:
+    held = contract(s)
+    held.machine = replace(held.machine, gpu="RTX3090", offers={})
+
+
+BROKEN = {
+    "offline": (disturbed("offline"), "lost contact with the machine", LINE),
+    "unhealthy": (disturbed("unhealthy"), "lost contact with the machine", UNHEALTHY),
+    "wrong-gpus": (other_gpus, "It has 1x RTX3090 instead of the GPUs that were approved.", LINE),
+    "spot-interruption": (disturbed("outbid_a"), "stopped the spot instance", SPOT),
+}
+
+
+@ways(BROKEN, away=("offline",), like=("unhealthy",))
+async def test_a_machine_that_fails_is_told_at_once_and_ended_after_its_grace(
+    db: Database, clock: SteppedClock, name: str, slack: Slack
+) -> None:
+    cause, why, line = BROKEN[name]
+    async with scene(db, clock, slack, line) as s:
+        await s.to(s.now + timedelta(minutes=30))
+        cause(s)
+        await s.to(s.now + SECOND)
+        since = s.now
+        if slack is not Slack.DOWN:
+            (told,) = s.heard[reached(slack)]
+            assert why in told.text
+            assert "unless it is back by then" in told.text
+        await s.to(since + GRACE - SECOND)
+        assert s.rented().alive
+        await s.to(since + GRACE)
+        assert s.rented().ended_at == s.now
+        await s.confirmed()
+        (request,) = (await s.stage.w.books()).requests
+        assert (request.state, request.quote_version) == (RequestState.PENDING, 2)
+        assert why in request.outcome
+        await s.to(s.now + timedelta(hours=2))  # Nobody approves another one.
+        await told_in_the_end(s, slack, "expired", why)
+
+
+@every_way
+async def test_what_the_cloud_lost_is_told_when_it_is_proved(db: Database, clock: SteppedClock, slack: Slack) -> None:
+    async with scene(db, clock, slack, LINE) as s:
+        await s.to(s.now + timedelta(minutes=50))
+        disturbed("vanish")(s)
+        await s.to(s.now + SECOND)
+        assert (await s.row()).state is InstanceState.LIVE
+        assert s.heard[OWNER] == []
+        await s.confirmed()
+        assert (await s.row()).outcome_code == "lost"
+        if slack is not Slack.DOWN:
+            assert "nobody here ended it" in s.heard[reached(slack)][0].text
+        await s.to(s.now + timedelta(hours=2))
+        await told_in_the_end(s, slack, "expired", "nobody here ended it")
+
+
+# ── somebody's word ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("slack", "who", "verb", "code", "why"),
+    [
+        (Slack.WELL, "alice", "done {} success", "completed", "The work is done, its owner says."),
+        (Slack.WELL, "bob", "terminate {} now", "asked", "Ended on request."),
+        (Slack.AWAY, "bob", "terminate {} now", "asked", "Ended on request."),
+    ],
+    ids=["done", "operator", "operator-owner-away"],
+)
+async def test_an_end_by_somebodys_word_is_at_once(
+    db: Database, clock: SteppedClock, slack: Slack, who: str, verb: str, code: str, why: str
+) -> None:
+    async with scene(db, clock, slack, LINE) as s:
+        await s.to(s.now + timedelta(minutes=50))
+        row = await s.session()
+        await s.stage.command(who, f"/gpu {verb.format(row.id)}")
+        await s.work()  # Somebody else's word waits until its owner was told, or somebody in their place.
+        assert s.rented().ended_at == s.now
+        if who == "bob":
+            told = s.heard[reached(slack)][0].text
+            assert why in told
+            assert "<@U0BOB>" in told
+        await s.confirmed()
+        assert (await s.session()).end_code == code
+        counted = "on request" if code == "asked" else code
+        await told_in_the_end(s, slack, counted, why)
+
+
+# ── it will cost more ────────────────────────────────────────────────────────────────────────────
+
+
+@every_way
+async def test_a_cost_that_nobody_confirms_pauses_it_and_ends_it_at_its_approved_end(
+    db: Database, clock: SteppedClock, slack: Slack
+) -> None:
+    async with scene(db, clock, slack, LINE, price_tolerance=Decimal("1.6")) as s:
+        await s.to(s.now + timedelta(minutes=20))
+        held = contract(s)
+        held.gpu_usd_h *= Decimal("1.4")
+        held.meter.start("gpu", s.now, held.gpu_usd_h)
+        await s.to(s.now + SECOND)
+        asked_at = s.now
+        if slack is not Slack.DOWN:
+            assert "will cost about" in s.heard[reached(slack)][-1].text
+            (asked,) = [m for m in s.stage.ws.channel_messages() if "approve:1" in str(m.blocks)]
+            assert "will cost about" in all_text(asked)
+        await s.to(asked_at + timedelta(minutes=15) - SECOND)
+        assert contract(s).meter.rate_usd_h("gpu", s.now) > 0
+        await s.to(asked_at + timedelta(minutes=15))
+        await s.to(s.now + timedelta(seconds=20))
+        assert ((await s.session()).state, s.rented().alive) == (SessionState.STOPPED, True)
+        assert contract(s).meter.rate_usd_h("gpu", s.now) == 0
+        if slack is not Slack.DOWN:
+            assert any("so it is paused" in one.text for one in s.heard[reached(slack)])
+        end_at = await its_time(s)
+        await s.to(end_at - timedelta(seconds=120))
+        await s.to(end_at - SECOND)
+        assert s.rented().alive
+        await s.to(end_at)
+        assert ((await s.session()).end_code, s.rented().ended_at) == ("drift_unconfirmed", end_at)
+        await s.confirmed()
+        await true_up.reconcile_due(s.stage.ctx)  # A rate that changes under way is in the cloud's own bill.
+        await told_in_the_end(s, slack, "drift_unconfirmed", "Nobody confirmed what it would cost.")
+
+
+# ── it should not be there ───────────────────────────────────────────────────────────────────────
+
+
+@every_way
+async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sighting(
+    db: Database, clock: SteppedClock, slack: Slack
+) -> None:
+    """A create that was given up lands after all."""
+    async with scene(db, clock, slack, LINE) as s:
+        (first,) = s.stage.w.instances()
+        name = str(first.name)
+        vast = s.stage.w.clouds["vast"]
+        assert isinstance(vast, VastSandbox)
+        vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+        await s.to(s.now + timedelta(seconds=20))
+        seen_at = s.now
+        (stray,) = (await s.stage.w.books()).strays
+        assert stray.state is StrayState.SEEN
+        if slack is not Slack.DOWN:
+            told = s.heard[reached(slack)][-1].text
+            assert "One more machine" in told
+            assert "ended when it is seen again" in told
+            (request,) = s.stage.ws.channel_messages()
+            assert any("One more machine" in all_text(one) for one in s.stage.ws.thread(request))
+        await s.to(seen_at + ANSWER - SECOND)
+        assert len(s.stage.w.alive()) == 2
+        await s.to(seen_at + ANSWER)
+        twin = s.stage.w.instances()[1]
+        assert (twin.ended_at, s.rented().alive) == (s.now, True)
+        await s.confirmed()
+        (stray,) = (await s.stage.w.books()).strays
+        assert stray.state is StrayState.GONE
+        await s.to(await its_time(s))
+        await s.to(s.now + timedelta(seconds=5))
+        await s.confirmed()
+        await s.is_booked()
+        if slack is Slack.DOWN:
+            await s.comes_back()
+            assert any("One more machine" in one.text for one in s.heard[OWNER])
+        assert "*Orphans found* (1)" in await s.digest()

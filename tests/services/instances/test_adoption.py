@@ -1,0 +1,166 @@
+"""After a lost ledger: every instance of ours is found by its label, and an approver keeps what is used."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from decimal import Decimal
+from typing import cast
+
+import pytest
+
+from bot.rules.values.labels import LabelKey
+from bot.services.billing import shared_ledger
+from bot.services.instances import adoption, reconcile
+from bot.services.instances.adoption import Adopt
+from bot.services.runtime import recovery_mode
+from bot.services.runtime.commands import Reply
+from ledger.engine.db import Database
+from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.ids import new_id
+from ledger.kernel.states import InstanceState, SessionState, StrayState
+from ledger.models import Stray
+from ledger.queries.orphans import waiting_strays
+from providers.contract import NotSeen, ObservedInstance, Provider
+from providers.sandbox.clock import SandboxTiming
+from tests.services.runtime.test_recovery_mode import rent, rowless
+from tests.support.clock import SteppedClock
+from tests.support.proxy_provider import InFront
+from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts, world
+
+ADA = Actor(ActorKind.OPERATOR, "ada")
+
+
+async def keep(
+    w: World, stray_id: str, actor: Actor = BOB, hours: str = "2", reason: str = "it trains", key: str = ""
+) -> Reply:
+    command = Adopt(stray_id, Decimal(hours), facts(actor), ALICE, reason, "C0GPU", key)
+    return await adoption.adopt_stray(w.ctx, command)
+
+
+@pytest.mark.both_databases
+async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
+    stray = await rowless(w)
+    assert (await keep(w, stray.id, ADA)).code == "not_an_approver"
+    assert (await keep(w, stray.id, reason=" ")).code == "reason_needed"
+    assert (await keep(w, stray.id, hours="13")).code == "bad_word"
+    assert (await keep(w, "str_nowhere")).code == "unknown_id"
+    # Sent three times at once, because no answer came: it is adopted once, and everybody is told the same.
+    kept, *others = await asyncio.gather(*(keep(w, stray.id, key="rest:1") for _ in range(3)))
+    assert (kept.code, kept.ok, others) == ("adopted", True, [kept, kept])
+    assert (await keep(w, stray.id, key="rest:1")) == kept
+    assert (await keep(w, stray.id, key="rest:2")).code == "stale"
+    assert (await keep(w, stray.id)).code == "stale"
+    await w.run(60, 20)
+    view = await w.session(str(kept.data["session_id"]))
+    assert (view.session.state, view.session.owner) == (SessionState.RUNNING, ALICE.ref)
+    assert view.instance is not None
+    assert (view.instance.state, view.instance.ref, view.instance.label) == (
+        InstanceState.LIVE,
+        stray.ref,
+        stray.label,
+    )
+    books = await w.books()
+    assert [(one.approver, one.hours) for one in books.approvals] == [(BOB.ref, "2")]
+    (before,) = [one for one in books.entries if one.kind == "loss"]  # What it cost before.
+    # The file that tools share has all that was spent, whether or not there was a session for it.
+    shared = await shared_ledger.exported(w.ctx)
+    assert [Decimal(str(one["amount_usd"])) for one in shared if one["action"] == "loss"] == [before.amount_usd]
+    assert {one["provider"] for one in shared} == {"vast"}
+    assert not [one for one in await shared_ledger.exported(w.ctx, w.clock.now()) if one["action"] == "loss"]
+    async with w.ctx.db.read() as tx:
+        assert not await recovery_mode.is_on(tx)
+    await w.run(7200, 1800)
+    assert w.alive() == []
+
+
+async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_is_ended(w: World) -> None:
+    stray = await rowless(w)
+
+    async def say(actor: Actor, owner: Actor = ALICE, amount: str | None = None) -> Reply:
+        word = Adopt(stray.id, Decimal(12), facts(actor), owner, "it trains", "C0GPU", typed_amount=amount)
+        return await adoption.adopt_stray(w.ctx, word)
+
+    own = await say(BOB, BOB)
+    assert (own.code, "strays condemn" in own.sentence) == ("requester", True)
+    w.tune(confirm_above_usd=Decimal(0))
+    asked = await say(BOB)
+    assert asked.code == "amount_needed"
+    expected = asked.sentence.split("$")[-1].split()[0].rstrip(".,;")
+    w.tune(budgets={"global": {"monthly": Decimal("0.01")}}, two_approvers_above_usd=Decimal(0))
+    assert (await say(BOB, amount="1")).code == "amount_mismatch"
+    assert (await say(BOB, amount=expected)).code == "first_of_two"
+    assert (await say(BOB, amount=expected)).code == "already_voted"
+    over = await say(CAROL, amount=expected)
+    assert (over.code, "strays condemn" in over.sentence) == ("over_budget", True)
+    books = await w.books()
+    assert (books.instances, books.approvals, [one.state for one in books.strays]) == ((), (), [StrayState.QUARANTINED])
+    w.tune(budgets={"global": {"monthly": Decimal(100)}})
+    assert (await say(CAROL, DAVE, expected)).code == "first_of_two"  # For somebody else: another question.
+    w.clock.advance(30)
+    assert (await say(CAROL, amount=expected)).code == "adopted"
+    books = await w.books()
+    assert sorted(one.approver for one in books.approvals) == sorted((BOB.ref, CAROL.ref))
+    assert [one.required_approvals for one in books.requests] == [2]
+
+
+@pytest.mark.both_databases
+async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: World) -> None:
+    stray = await rowless(w)
+
+    class Meanwhile(InFront):
+        async def get(self, ref: str) -> ObservedInstance | NotSeen:
+            await recovery_mode.condemn(w.ctx.db, stray.id, ADA, "not ours any more", w.clock.now())
+            return await self.inner.get(ref)
+
+    inner = w.ctx.providers["vast"]
+    w.wrap("vast", lambda one: cast("Provider", Meanwhile(one)))
+    assert (await keep(w, stray.id)).code == "stale"
+    books = await w.books()
+    assert ([one.state for one in books.strays], books.instances) == ([StrayState.CONDEMNED], ())
+    w.wrap("vast", lambda _: inner)
+    other = await rowless(w)
+    codes = {one.code for one in await asyncio.gather(keep(w, other.id), keep(w, other.id))}
+    assert codes == {"adopted", "stale"}
+    assert len((await w.books()).instances) == 1
+
+
+async def test_from_an_empty_database_all_is_found_by_its_label(sqlite_db: Database, clock: SteppedClock) -> None:
+    async with world(sqlite_db, clock, sandbox=SandboxTiming.quick()) as w:
+        names = {}
+        for number in range(3):
+            ref = rent(w, f"gpu-1x4090-{w.ctx.labels.mint(new_id('req', clock.now()), number)}")
+            names[ref] = number
+        forger = LabelKey(w.ctx.labels.deployment, b"another key of sixteen bytes")
+        forged = rent(w, f"gpu-1x4090-{forger.mint(new_id('req', clock.now()), 1)}")
+        foreign = rent(w, "somebody-elses")
+        for cloud in w.ctx.providers:
+            await reconcile.observe(w.ctx, cloud)
+        async with w.ctx.db.read() as tx:
+            waiting = {stray.ref: stray for stray in await waiting_strays(tx)}
+        assert set(waiting) == set(names)
+        assert {forged, foreign}.isdisjoint(waiting)
+        first, second, third = waiting.values()
+        async with w.ctx.db.write() as tx:
+            tx.add(_forged(first, forged))
+        assert (await keep(w, "str_forged0000000000")).code == "not_ours"
+        w.clouds["vast"].disturb(second.ref, "vanish")
+        assert (await keep(w, second.id)).code == "stale"
+        w.ctx = replace(w.ctx, providers={name: one for name, one in w.ctx.providers.items() if name != "vast"})
+        assert (await keep(w, third.id)).code == "not_set_up"
+
+
+def _forged(of: Stray, ref: str) -> Stray:
+    """As if a row had been written for the forged one."""
+    return Stray(
+        id="str_forged0000000000",
+        cloud=of.cloud,
+        account=of.account,
+        ref=ref,
+        label=of.label,
+        state=StrayState.QUARANTINED,
+        price_usd_h=Decimal(0),
+        first_seen_at=of.first_seen_at,
+        last_seen_at=of.last_seen_at,
+        reason="forged",
+    )

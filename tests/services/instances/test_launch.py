@@ -1,0 +1,113 @@
+"""The create's turn is taken before the send is committed: a row in SENDING waits for nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from bot.rules.instances.startup_script import bootstrap
+from ledger.kernel.grant import Grant
+from ledger.kernel.states import InstanceState
+from providers.contract import InstanceSpec, Listing, ObservedInstance, Provider
+from providers.errors import NoCapacity, OutcomeUnknown, ProviderError, RateLimited
+from providers.profiles import model
+from tests.support.proxy_provider import InFront, Noting, noting
+from tests.support.world import World
+
+
+class Preparing(InFront):
+    """Says something before the create, once."""
+
+    def __init__(self, inner: Provider, error: ProviderError) -> None:
+        super().__init__(inner)
+        self._errors = [error]
+
+    async def prepare(self, spec: InstanceSpec, grant: Grant) -> InstanceSpec:
+        if self._errors:
+            raise self._errors.pop()
+        return await self.inner.prepare(spec, grant)
+
+
+def saying(error: ProviderError) -> Callable[[Provider], Provider]:
+    return lambda inner: cast("Provider", Preparing(inner, error))
+
+
+@pytest.mark.both_databases
+async def test_a_create_whose_turn_is_far_away_stays_ready_and_is_sent_later(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.wrap("vast", saying(RateLimited("vast", "vast takes 1 in 4.7 s, and others are waiting already", 20.0)))
+    await w.settle()
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, row.sent_at, row.claim_token) == (InstanceState.READY, None, None)
+    assert w.engine.creates == []
+
+    w.clock.advance(21)
+    await w.settle()
+    (row,) = (await w.view(request_id)).instances
+    assert (row.state, len(w.engine.creates)) == (InstanceState.LIVE, 1)
+
+
+async def test_a_no_before_the_send_is_a_definite_no(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.wrap("vast", saying(NoCapacity("vast", "the offer is gone")))
+    await w.settle()
+    first, second = (await w.view(request_id)).instances
+    assert (first.state, first.sent_at, first.outcome_code) == (InstanceState.REJECTED, None, "no_capacity")
+    assert (second.state, len(w.engine.creates)) == (InstanceState.LIVE, 1)
+
+
+@pytest.mark.both_databases
+async def test_what_was_sent_before_is_searched_for_and_not_sent_again(w: World) -> None:
+    request_id = await w.approved(candidates=("vast",))
+    w.wrap("vast", saying(OutcomeUnknown("vast", "vast has an instance of this name already")))
+    await w.settle()
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, w.engine.creates) == (InstanceState.UNKNOWN, [])
+    assert row.outcome == "vast has an instance of this name already."
+
+
+async def test_a_machine_is_given_what_its_clouds_profile_says(w: World) -> None:
+    for cloud in ("runpod", "lambda", "kaggle"):
+        w.wrap(cloud, noting)
+        await w.approved(candidates=(cloud,))
+        await w.settle()
+        (spec,) = cast("Noting", w.ctx.providers[cloud]).specs
+        places = model.load(cloud).overrides
+        assert dict(spec.env) == places.environment
+        # A program is a person's own; every other machine makes its directories first.
+        assert spec.onstart == (
+            "python train.py" if cloud == "kaggle" else bootstrap(places.environment, places.directories)
+        )
+
+
+async def test_an_image_that_a_person_chose_keeps_its_own_command(w: World) -> None:
+    w.wrap("runpod", noting)
+    await w.approved(candidates=("runpod",), image="vllm/vllm-openai:v0.9")
+    await w.settle()
+    (spec,) = cast("Noting", w.ctx.providers["runpod"]).specs
+    assert (spec.image, spec.onstart, spec.env["DATA_DIR"]) == ("vllm/vllm-openai:v0.9", "", "/root/data")
+
+
+class LongOwner(InFront):
+    """The same account at Kaggle, whose user name has 60 characters."""
+
+    def _named(self, one: ObservedInstance) -> ObservedInstance:
+        return replace(one, ref=f"{'m' * 60}/{one.ref.partition('/')[2]}")
+
+    async def create(self, spec: InstanceSpec, grant: Grant) -> ObservedInstance:
+        return self._named(await self.inner.create(spec, grant))
+
+    async def list(self) -> Listing:
+        found = await self.inner.list()
+        return replace(found, items=tuple(map(self._named, found.items)))
+
+
+async def test_the_longest_id_is_written_down(w: World) -> None:
+    w.wrap("kaggle", lambda inner: cast("Provider", LongOwner(inner)))
+    request_id = await w.approved(candidates=("kaggle",))
+    await w.settle()
+    row = (await w.view(request_id)).instances[0]
+    assert (row.state, len(row.ref or "") > 64) == (InstanceState.LIVE, True)

@@ -1,0 +1,163 @@
+"""A machine that its cloud lost: what is booked ends when it did, as far as anybody can know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import cast
+
+from bot.services.audit.invariants.money import SPENT
+from bot.services.billing import true_up
+from bot.services.instances import reconcile
+from ledger.kernel.states import InstanceState
+from ledger.models import Instance
+from providers.capabilities import Capabilities
+from providers.contract import Listing, Provider
+from tests.support.proxy_provider import InFront
+from tests.support.world import World
+
+
+class Hiding(InFront):
+    """A cloud whose listings leave everything out."""
+
+    async def list(self) -> Listing:
+        return replace(await self.inner.list(), items=())
+
+
+class Silent(InFront):
+    """A cloud that never says what it charged."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return replace(self.inner.capabilities, charges=False)
+
+
+async def in_use(w: World, cloud: str = "vast") -> str:
+    """A request whose machine has worked for twenty minutes, and was looked at just now."""
+    w.tune(replacements=0)
+    request_id = await w.running(candidates=(cloud,), hours=Decimal(6))
+    await later(w, 1200, cloud)
+    return request_id
+
+
+async def later(w: World, seconds: float, cloud: str = "vast") -> None:
+    w.clock.advance(seconds)
+    await reconcile.observe(w.ctx, cloud)
+
+
+def lose(w: World, row: Instance) -> None:
+    w.clouds[row.cloud].disturb(str(row.ref), "vanish")
+
+
+async def only(w: World) -> Instance:
+    (row,) = (await w.books()).instances
+    return row
+
+
+def known(w: World, row: Instance) -> tuple[Decimal, Decimal]:
+    """The least and most that it can have cost, if its cloud never said what it charged."""
+    silent = replace(w.ctx, providers={row.cloud: cast("Provider", Silent(w.ctx.providers[row.cloud]))})
+    between = true_up.bounds(silent, row)
+    assert between is not None
+    return between
+
+
+async def off(w: World) -> Decimal:
+    """Dollars that are booked above the bill."""
+    spent = [entry for entry in (await w.books()).entries if entry.kind in SPENT]
+    signed = (-one.amount_usd if one.debit.startswith("payable:") else one.amount_usd for one in spent)
+    return sum(signed, Decimal(0)) - w.bill()
+
+
+async def test_an_end_that_is_ordered_before_the_absence_is_proved_is_booked_until_the_first_look_without_it(
+    w: World,
+) -> None:
+    request_id = await in_use(w)
+    lose(w, await only(w))
+    await later(w, 5)
+    first = (await only(w)).absent_at
+    assert len(first) == 1
+    w.arm("list_503", "vast", None)
+    await later(w, 1200)
+    await w.end(request_id)
+    await w.tick()
+    asked = await only(w)
+    assert (asked.state, asked.absent_at) == (InstanceState.TERMINATING, first)
+    assert asked.terminate_acked_at is not None  # Vast.ai answered that there is no such instance.
+    w.engine.faults.disarm("vast")
+    # Looks of before the order do not prove an end that was ordered: it takes as many after it as ever.
+    await later(w, 5)
+    await later(w, 40)
+    assert (await only(w)).state is InstanceState.TERMINATING
+    await later(w, 40)
+    row = await only(w)
+    assert (row.state, row.ended_at and row.ended_at.isoformat()) == (InstanceState.GONE, first[0])
+    assert abs(await off(w)) <= w.bill() / 100
+    assert true_up.bounds(w.ctx, row) is None
+
+
+async def test_what_a_cloud_takes_the_order_for_was_there_whatever_its_listings_lacked(bare: World) -> None:
+    w = bare
+    request_id = await in_use(w)
+    inner = w.ctx.providers["vast"]
+    w.wrap("vast", lambda provider: cast("Provider", Hiding(provider)))
+    await later(w, 5)
+    await later(w, 40)
+    assert len((await only(w)).absent_at) == 2
+    w.clock.advance(600)
+    await w.end(request_id)
+    await w.tick()
+    w.use({"vast": inner})
+    for _ in range(3):
+        await later(w, 40)
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, row.terminate_acked_at)
+    assert abs(await off(w)) <= w.bill() / 100
+
+
+async def test_a_cloud_that_cannot_be_asked_takes_back_no_look_that_lacked_it(bare: World) -> None:
+    w = bare
+    await in_use(w)
+    lose(w, await only(w))
+    w.arm("get_503", "vast", None)
+    await later(w, 5)
+    first = (await only(w)).absent_at
+    for _ in range(4):
+        await later(w, 60)
+    row = await only(w)
+    assert row.state is InstanceState.LIVE
+    assert row.absent_at[:1] == first
+    assert len(row.absent_at) == 2
+    w.engine.faults.disarm("vast")
+    await later(w, 60)
+    row = await only(w)
+    assert (row.state, row.ended_at and row.ended_at.isoformat()) == (InstanceState.GONE, first[0])
+    assert abs(await off(w)) <= w.bill() / 100
+    # It went some time before the first look that lacked it, and where no bill tells when, that is a range.
+    low_usd, high_usd = known(w, row)
+    assert low_usd < w.bill() <= high_usd
+
+
+async def test_what_nobody_saw_go_is_booked_until_the_cloud_says_so_and_its_bill_takes_that_back(bare: World) -> None:
+    w = bare
+    request_id = await in_use(w)
+    lose(w, await only(w))
+    w.arm("list_503", "vast", None)
+    await later(w, 3600)
+    await w.end(request_id)
+    await w.tick()
+    w.engine.faults.disarm("vast")
+    await later(w, 5)
+    await later(w, 40)
+    await later(w, 40)
+    row = await only(w)
+    assert (row.state, row.ended_at) == (InstanceState.GONE, row.terminate_acked_at)
+    assert await off(w) > w.bill()
+    # Where no bill tells more, all of that time is uncertain.
+    low_usd, high_usd = known(w, row)
+    assert low_usd < w.bill() < high_usd
+    w.clock.advance(timedelta(days=2, hours=1).total_seconds())
+    w.use({"vast": w.ctx.providers["vast"]})
+    await true_up.reconcile_due(w.ctx)
+    assert abs(await off(w)) < Decimal("0.0001")

@@ -1,0 +1,100 @@
+"""Asking: one request per inbound message, and every refusal in a sentence that says what would be right."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from bot.services.requests import submit
+from bot.services.runtime.commands import Provision
+from ledger.kernel.job import GpuConstraint, JobRequest
+from ledger.kernel.states import RequestState
+from tests.support.world import ALICE, BOB, CHANNEL, World
+
+GPU = GpuConstraint(("RTX4090",), 1, 1)
+
+
+def provision(key: str = "k1", **changes: Any) -> Provision:
+    asked: dict[str, Any] = {"gpu": GPU, "hours": Decimal(2)} | changes
+    return Provision(key, ALICE, CHANNEL, JobRequest(**asked))
+
+
+@pytest.mark.both_databases
+async def test_the_same_message_asks_once(w: World) -> None:
+    first = await submit.submit(w.ctx, provision())
+    again = await submit.submit(w.ctx, provision())
+    assert (first.ok, first.code, again) == (True, "submitted", first)
+    assert f"asking {', '.join(w.clouds)} for offers" in first.sentence
+    assert len((await w.books()).requests) == 1
+
+
+@pytest.mark.both_databases
+async def test_the_same_message_at_two_replicas_at_once_asks_once(w: World) -> None:
+    other = w.replica()
+    both = [submit.submit(one.ctx, provision()) for one in (w, other) for _ in range(4)]
+    replies = await asyncio.gather(*both)
+    await other.ctx.db.close()
+    assert {reply.code for reply in replies} == {"submitted"}
+    assert {reply.data["request_id"] for reply in replies} == {row.id for row in (await w.books()).requests}
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    ({"candidates": ("nowhere",)}, "unknown_cloud", "these are: vast"),
+    ({"gpu": GpuConstraint(("RTX4090",), 0, 1)}, "gpu_count", "1 to 16 GPUs"),
+    ({"gpu": GpuConstraint(("RTX4090",), 4, 2)}, "gpu_count", "4xA100"),
+    ({"gpu": GpuConstraint(("RTX4090",), 17, 17)}, "gpu_count", "1 to 16 GPUs"),
+    ({"hours": Decimal(0)}, "not_positive", "6h or 90m"),
+    ({"hours": Decimal(-3)}, "not_positive", "6h or 90m"),
+    ({"hours": Decimal("NaN")}, "not_a_number", "6h or 90m"),
+    ({"hours": Decimal(10000)}, "too_long", "720 hours"),
+    ({"reason": "x" * 3000}, "reason_too_long", "3000 characters; 500 is the most"),
+    ({"budget_cap_usd": Decimal(-1)}, "bad_amount", "max=$50"),
+    ({"budget_cap_usd": Decimal("NaN")}, "bad_amount", "max=$50"),
+    ({"max_price_usd_h": Decimal(0)}, "bad_amount", "price=$50"),
+    ({"max_price_usd_h": Decimal("Infinity")}, "bad_amount", "price=$50"),
+    ({"min_reliability": Decimal("1.5")}, "bad_reliability", "0.98"),
+]
+
+
+async def test_what_can_be_refused_at_once_is_refused_with_an_example(w: World) -> None:
+    for changes, code, says in REFUSED:
+        reply = await submit.submit(w.ctx, provision(**changes))
+        assert (reply.ok, reply.code) == (False, code), changes
+        assert says in reply.sentence
+    assert (await w.books()).requests == ()
+
+
+async def test_without_any_cloud_the_answer_names_the_doctor(w: World) -> None:
+    w.use({})
+    reply = await submit.submit(w.ctx, provision())
+    assert (reply.ok, reply.code) == (False, "no_clouds")
+    assert "gpu-shopper doctor" in reply.sentence
+
+
+async def test_a_person_may_have_so_many_undecided_requests(w: World) -> None:
+    w.tune(max_open_requests_per_user=2)
+    assert (await w.ask()).ok
+    assert (await w.ask()).ok
+    refused = await w.ask()
+    assert (refused.ok, refused.code) == (False, "too_many_open")
+    assert "2 requests" in refused.sentence
+    assert (await w.ask(BOB)).ok
+    await w.settle()
+    books = await w.books()
+    assert {request.state for request in books.requests} == {RequestState.PENDING}
+
+
+async def test_the_disk_is_at_least_what_the_workload_needs(w: World) -> None:
+    await w.ask(workload="moe", disk_gb=10)
+    await w.ask(disk_gb=200)
+    assert [row.job["disk_gb"] for row in (await w.books()).requests] == [64, 200]
+
+
+@pytest.mark.both_databases
+async def test_the_most_open_requests_hold_however_many_ask_at_once(w: World) -> None:
+    replies = await asyncio.gather(*(w.ask() for _ in range(12)))
+    assert sum(reply.ok for reply in replies) == w.ctx.policy.max_open_requests_per_user
+    assert {reply.code for reply in replies} == {"submitted", "too_many_open"}

@@ -1,0 +1,81 @@
+"""A program that has imported the bot and forks one `serve` process per order, because importing takes seconds.
+
+Each child is a process of its own that runs `bot.main.serve` on the settings of the environment it was given, so it
+can be killed like any other. Orders and answers are lines of JSON on standard input and output. When the input ends,
+so does everything that was forked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Any, NoReturn
+
+from bot.cli.access.settings import private_umask, settings
+from bot.clock import TravelClock
+from bot.main import serve
+
+
+def main() -> None:
+    """Serve orders until there are none any more."""
+    if threading.active_count() != 1:
+        raise RuntimeError("forking is safe only while there is one thread, and importing the bot started another")
+    gc.freeze()
+    alive: set[int] = set()
+    _say({"ready": True})
+    for line in sys.stdin:
+        order = json.loads(line)
+        if order["do"] == "start":
+            pid = os.fork()
+            if pid == 0:
+                _become(order)
+            alive.add(pid)
+            _say({"pid": pid})
+        else:
+            _, status = os.waitpid(order["pid"], 0)
+            alive.discard(order["pid"])
+            _say({"code": os.waitstatus_to_exitcode(status)})
+    for pid in alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def _say(answer: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(answer) + "\n")
+    sys.stdout.flush()
+
+
+def _become(order: dict[str, Any]) -> NoReturn:
+    """Turn this child into the bot. `ahead_s` is how far its clock, like all clocks of the test, has travelled."""
+    code = 1
+    try:
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        os.chdir(order["folder"])
+        out = os.open(order["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (out, 1), (out, 2)):
+            os.dup2(source, target)
+        private_umask()
+        clock = TravelClock()
+        clock.travel(order["ahead_s"])
+        asyncio.run(serve(settings(), clock))
+        code = 0
+    except BaseException:  # noqa: BLE001 # Nothing may return into the parent's program.
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Describe a database's schema from its own catalog: every table, index, trigger and function, with its full text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sqlalchemy import Connection, text
+
+#: Alembic's own table is the same in every ledger.
+LEFT_OUT = "alembic_version"
+_CREATED = re.compile(r"CREATE TABLE \"?\w+\"? \((.*)\)([^)]*)")
+
+#: What PostgreSQL has, table by table: columns as they stand, indexes as they were made, and the rest by name.
+POSTGRES = {
+    "column": """
+        SELECT c.relname, concat_ws(' ', a.attname, format_type(a.atttypid, a.atttypmod),
+            CASE WHEN a.attnotnull THEN 'NOT NULL' END, 'DEFAULT ' || pg_get_expr(d.adbin, d.adrelid),
+            nullif(a.attidentity, ''), nullif(a.attgenerated, ''), nullif(a.attcollation, 0)::regcollation)
+        FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+        LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+        ORDER BY a.attnum""",
+    "constraint": """
+        SELECT conrelid::regclass::text, conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = 'public'::regnamespace AND contype <> 'n' ORDER BY conname""",
+    "index": """
+        SELECT indrelid::regclass::text, pg_get_indexdef(indexrelid) FROM pg_index JOIN pg_class c ON c.oid = indexrelid
+        WHERE c.relnamespace = 'public'::regnamespace ORDER BY indexrelid""",
+    "trigger": """
+        SELECT tgrelid::regclass::text, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+        ORDER BY tgname""",
+    "function": """
+        SELECT proname, pg_get_functiondef(oid) FROM pg_proc
+        WHERE pronamespace = 'public'::regnamespace ORDER BY proname""",
+    "sequence": """
+        SELECT sequencename, concat_ws(' ', data_type, start_value, increment_by) FROM pg_sequences
+        WHERE schemaname = 'public' ORDER BY sequencename""",
+}
+
+
+def described(connection: Connection) -> list[str]:
+    """One line for each thing in the schema; two schemas that are the same have the same lines in the same order."""
+    lines = _sqlite(connection) if connection.dialect.name == "sqlite" else _postgres(connection)
+    return [" ".join(line.split()) for line in lines if LEFT_OUT not in line]
+
+
+def _postgres(connection: Connection) -> Iterator[str]:
+    for kind, query in POSTGRES.items():
+        # Sorted here, because the order of names is each server's own.
+        for table, said in sorted(connection.execute(text(query)), key=lambda row: str(row[0])):
+            yield f"{table} {kind} {said}"
+
+
+def _sqlite(connection: Connection) -> Iterator[str]:
+    """A column that was added later stands behind the constraints in the text, and among the columns in the table."""
+    query = "SELECT type, tbl_name, name, sql FROM sqlite_master ORDER BY tbl_name, type, rowid"
+    for kind, table, name, sql in connection.execute(text(query)):
+        if kind != "table":
+            yield f"{table} {kind} {name} {sql or ''}"
+            continue
+        parts, options = _parts(" ".join(sql.split()))
+        for wanted in (False, True):
+            for part in parts:
+                if part.startswith("CONSTRAINT ") is wanted:
+                    yield f"{table} {'constraint' if wanted else 'column'} {part}"
+        yield f"{table} options {options}"
+
+
+def _parts(sql: str) -> tuple[list[str], str]:
+    """What stands between the commas of a CREATE TABLE, and what follows its last bracket."""
+    found = _CREATED.fullmatch(sql)
+    assert found is not None, sql
+    return [part.strip() for part in re.split(r",(?![^(]*\))", found[1])], found[2].strip()
