@@ -25,7 +25,7 @@ from tests.support.databases import (
     migrated_sqlite,
     postgres_template,
 )
-from tests.support.matrix import databases_of, everything, leave_out, sample_clouds
+from tests.support.matrix import DATABASES, databases_of, everything, leave_out, sample_clouds
 from tests.support.tables import print_tables
 
 network.install()
@@ -42,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", dest="everything", help="slow tests too, and every test on both databases"
     )
+    parser.addoption("--database", choices=DATABASES, help="leave out what runs on the other database")
     parser.addoption(
         "--soak", action="store_true", help="full size: every kill on both databases, every cloud, fifty rounds"
     )

@@ -30,7 +30,9 @@ def everything(config: pytest.Config) -> bool:
 
 
 def databases_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
-    """The kinds of database that a test runs on."""
+    """The kinds of database that a test runs on: one where `--database` asks for it alone."""
+    if only := metafunc.config.getoption("--database"):
+        return (only,)
     node = metafunc.definition
     both = node.path.is_relative_to(LEDGER) or node.get_closest_marker("both_databases") is not None
     return DATABASES if both or everything(metafunc.config) else DATABASES[:1]
