@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for
+from ledger.kernel import money
 from ledger.kernel.ids import new_id
 from ledger.models import Instance, LedgerEntry, Request, Session, Stray
 
@@ -106,7 +107,7 @@ async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
     rows = [
         {"id": new_id("led", entry.at), **{name: getattr(entry, name) for name in _ENTRY}}
         for entry in entries
-        if entry.amount_usd >= Decimal("0.0000005")
+        if money.amount(entry.amount_usd) > 0
     ]
     if not rows:
         return 0

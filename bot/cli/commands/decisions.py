@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from decimal import Decimal
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +14,7 @@ from bot.cli.terminal.screen import ask, fail
 from bot.cli.terminal.terminal_tables import show, tell
 from bot.cli.terminal.views import told_request
 from bot.rules.values.text_table import Told
+from ledger.kernel import money
 
 approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
 
@@ -70,7 +70,7 @@ def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
         offer = chosen_of(by_rank, "Which option? A number", "1")
     if not offer:
         first = one.options[0]
-        example = f"--offer {first.offer_id} (expected ${first.expected_usd.quantize(Decimal('0.01'))})"
+        example = f"--offer {first.offer_id} (expected ${money.cents_even(first.expected_usd)})"
         fail(f"Say which option is approved, such as {example}.", 2)
     return by_rank.get(offer, offer)
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from typing import Final
 
 from bot.rules.market.estimate import Estimate
 from bot.rules.values.phrases import Verdict, hours, usd
+from ledger.kernel import money
 
 #: Parts of an estimate that are there however short the time is.
 FIXED: Final = frozenset({"start-up", "transfer", "hold"})
 #: Some clouds bill this much at least, so no shorter time is counted on to cost less.
 LEAST_BILLED_H: Final = Decimal(1)
-MICRO_USD: Final = Decimal("0.000001")
 SHORTEST_H: Final = Decimal(1) / 60
 
 
@@ -63,10 +63,7 @@ def shortened(
         of = Decimal(1) if part.name in FIXED else share
         expected += part.expected_usd * of
         worst += part.worst_usd * of
-    return (
-        min(expected, estimate.expected_usd).quantize(MICRO_USD, ROUND_HALF_UP),
-        min(worst, estimate.worst_usd).quantize(MICRO_USD, ROUND_HALF_UP),
-    )
+    return money.amount(min(expected, estimate.expected_usd)), money.amount(min(worst, estimate.worst_usd))
 
 
 def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdict | None:

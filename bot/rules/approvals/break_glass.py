@@ -9,6 +9,7 @@ from typing import Final
 from bot.rules.approvals.approvers import DeciderFacts, never
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import Verdict, hours, usd
 from ledger.kernel.actor import ActorKind
 
@@ -42,7 +43,7 @@ def inside_hours(policy: Policy, total_h: Decimal, allowed_h: Decimal) -> Verdic
 
     `total_h` is all that it has had and would have, with what it may be held for at its end.
     """
-    if total_h <= max(policy.max_hours, allowed_h):
+    if not hours_cap.is_above(policy, total_h, allowed_h):
         return Verdict(True, "ok", "")
     sentence = (
         f"{hours(total_h)} in all, with what it has had before, is above {hours(policy.max_hours)}: somebody else must "

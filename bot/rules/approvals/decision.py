@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.approvals.amendments import Standing, may_shorten
 from bot.rules.approvals.approvers import ANYBODY, DeciderFacts, is_approver, is_same, linked, may_decide, stands_for
 from bot.rules.policy.policy import Policy
 from bot.rules.policy.tiers import Mandate, group_of
+from bot.rules.pricing import hours_cap
 from bot.rules.pricing.spend_limits import SetLimit, change_cap, total_cap
 from bot.rules.values.phrases import Verdict, hours, plural, read_amount, usd
+from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.kernel.money import cents
 from ledger.kernel.states import RequestState
 
 __all__ = [
@@ -127,7 +128,7 @@ def plan(
     the cap, or belongs to a tier, is never approved automatically.
     """
     confirm = expected_usd > policy.confirm_above_usd
-    over_hours = hours_total > policy.max_hours
+    over_hours = hours_cap.is_above(policy, hours_total)
     needs_override = over_hours and override_state is not RequestState.APPROVED
     two_above, auto_below = policy.two_approvers_above_usd, policy.auto_approve_below_usd
     both = two_above is not None and worst_usd > two_above
@@ -345,8 +346,7 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
 
 def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
     """None when somebody typed this amount; otherwise what to type, code `amount_needed` or `amount_mismatch`."""
-    shown = cents(expected_usd)
-    whole = expected_usd.quantize(Decimal(1), rounding=ROUND_HALF_UP)
+    shown, whole = money.cents(expected_usd), money.dollars(expected_usd)
     type_this = f"type {shown} or {whole}"
     if typed is None or not typed.strip():
         sentence = f"The expected total is {usd(expected_usd)}; to confirm it, {type_this}."

@@ -12,6 +12,7 @@ from typing import Any
 
 from bot.rules.values.phrases import usd
 from bot.rules.values.text import clean
+from ledger.kernel import money
 
 #: What our own entries begin with: they are never taken for another tool's.
 OWN = "gpu-shopper/"
@@ -97,7 +98,7 @@ def _amount(value: Any) -> Decimal | None:
     except InvalidOperation:
         return None
     usable = amount.is_finite() and amount.adjusted() < _DIGITS
-    rounded = amount.quantize(Decimal("0.000001")) if usable else Decimal(0)
+    rounded = money.amount_even(amount) if usable else Decimal(0)
     return rounded or None
 
 

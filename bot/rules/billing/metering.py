@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, Decimal
 
+from ledger.kernel import money
 from providers.capabilities import BillingRule
 
 HOUR_S = 3600
-_MICRO = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
     """The accruals due for [start, until). Without `final` only completed hours; with it, the rest as one piece."""
     seconds = max(Decimal(0), Decimal(str((until - start) / timedelta(seconds=1))))
     whole = completed(start, until)
-    hourly = _round(rate_usd_h)
+    hourly = money.amount(rate_usd_h)
     found = [
         Piece(hour_suffix(hour), hourly, start + timedelta(seconds=HOUR_S * (hour + 1)))
         for hour in range(whole)
@@ -38,7 +38,7 @@ def pieces(start: datetime, until: datetime, rate_usd_h: Decimal, rule: BillingR
     ]
     if final:
         # What was ended at once existed all the same, and a cloud with a minimum bills it.
-        least = _MICRO if rule.minimum_s and start <= until else Decimal(0)
+        least = Decimal(1) if rule.minimum_s and start <= until else Decimal(0)
         rest = amount(max(seconds, least), rate_usd_h, rule) - hourly * whole
         if rest > 0:
             found.append(Piece("final", rest, until))
@@ -51,7 +51,7 @@ def rate_step(start: datetime, at: datetime, old_usd_h: Decimal, new_usd_h: Deci
     Its part before the change cost the old rate. Less than nothing when the rate rose.
     """
     seconds = Decimal(str(max(at - start, timedelta(0)) / timedelta(seconds=1)))
-    return _round((old_usd_h - new_usd_h) * (seconds - HOUR_S * completed(start, at)) / HOUR_S)
+    return money.amount((old_usd_h - new_usd_h) * (seconds - HOUR_S * completed(start, at)) / HOUR_S)
 
 
 def completed(start: datetime, until: datetime) -> int:
@@ -61,7 +61,7 @@ def completed(start: datetime, until: datetime) -> int:
 
 def is_booked(rate_usd_h: Decimal) -> bool:
     """Whether an hour at this rate costs anything in the ledger's own unit, a millionth of a dollar."""
-    return _round(rate_usd_h) > 0
+    return money.amount(rate_usd_h) > 0
 
 
 def hour_suffix(hour: int) -> str:
@@ -75,7 +75,7 @@ def amount(seconds: Decimal, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
         return Decimal(0)
     quanta = (seconds / rule.quantum_s).to_integral_value(rounding=ROUND_CEILING)
     billed = max(quanta * rule.quantum_s, Decimal(rule.minimum_s))
-    return _round(rate_usd_h * billed / HOUR_S)
+    return money.amount(rate_usd_h * billed / HOUR_S)
 
 
 def running(start: datetime | None, until: datetime, rate_usd_h: Decimal, rule: BillingRule, booked_h: int) -> Decimal:
@@ -92,7 +92,7 @@ def at_other_rates(booked_usd: Decimal, hours: Iterable[tuple[int, Decimal]]) ->
     `hours` are the booked whole hours of each component with its dollars per hour of now. As long as those stay, so
     does this, however much time passes.
     """
-    return booked_usd - sum((number * _round(rate_usd_h) for number, rate_usd_h in hours), Decimal(0))
+    return booked_usd - sum((number * money.amount(rate_usd_h) for number, rate_usd_h in hours), Decimal(0))
 
 
 def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: BillingRule) -> Decimal:
@@ -100,7 +100,3 @@ def so_far(start: datetime | None, now: datetime, rate_usd_h: Decimal, rule: Bil
     if start is None:
         return Decimal(0)
     return amount(Decimal(str((now - start) / timedelta(seconds=1))), rate_usd_h, rule)
-
-
-def _round(value: Decimal) -> Decimal:
-    return value.quantize(_MICRO, rounding=ROUND_HALF_UP)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billing.metering import amount
+from ledger.kernel import money
 from providers.capabilities import BillingRule
 
 #: A bill is cut into hours by some clouds, so its last line may end a little before the instance did.
@@ -16,8 +17,6 @@ SLACK = timedelta(hours=1)
 SETTLED = timedelta(days=2)
 #: An instance whose bill did not come for so long is an alarm.
 UNCLEARED = timedelta(days=4)
-#: Less than this is rounding.
-LEAST_USD = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,8 @@ def corrections(booked_usd: Mapping[str, Decimal], lines: Collection[Line], *, w
         if sum(found.values(), Decimal(0)) <= 0:
             return {}
         found = {name: difference for name, difference in found.items() if difference > 0}
-    return {name: difference for name, difference in found.items() if abs(difference) >= LEAST_USD}
+    # Less than the ledger's unit is rounding.
+    return {name: difference for name, difference in found.items() if abs(difference) >= money.MICRO_USD}
 
 
 def is_late(ended_at: datetime, now: datetime, lines: Collection[Line], *, whole: bool) -> bool:

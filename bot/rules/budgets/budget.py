@@ -154,6 +154,7 @@ def said(line: Line, added_usd: Decimal = Decimal(0)) -> str:
     """A budget in one line, for people: `monthly $120.00 of $300.00 (40 %), of that $20.00 reserved`."""
     committed, reserved_usd = line.committed_usd + added_usd, line.open_usd + added_usd
     unit = "/h" if line.period is Period.HOURLY else ""
-    share = f" ({(committed / line.limit_usd * 100).quantize(Decimal(1)):f} %)" if line.limit_usd > 0 else ""
+    percent = committed / line.limit_usd * 100 if line.limit_usd > 0 else None
+    share = f" ({round(percent, 0):f} %)" if percent is not None else ""
     reserved = f", of that {usd(reserved_usd)} reserved" if reserved_usd and not unit else ""
     return f"{line.period} {usd(committed)}{unit} of {usd(line.limit_usd)}{unit}{share}{reserved}"

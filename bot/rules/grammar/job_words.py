@@ -126,7 +126,7 @@ def read_hours(text: str, policy: Policy) -> Fields:
     judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
     if not judged.allowed:
         raise BadWord(judged.sentence)
-    return {"hours": total.quantize(Decimal("0.000001"))}
+    return {"hours": round(total, 6)}
 
 
 def _money(text: str) -> Decimal:

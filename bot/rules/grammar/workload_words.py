@@ -90,7 +90,7 @@ def _size(field: str) -> Callable[[str], Fields]:
 
     def read(text: str) -> Fields:
         found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)\s*(gb?|tb?|mb?)?", text.lower())
-        scale = {"g": Decimal(1), "t": Decimal(1000), "m": Decimal("0.001")}
+        scale = {"g": Decimal(1), "t": Decimal(1000), "m": Decimal(1) / 1000}
         size = Decimal(found[1]) * scale[(found[2] or "g")[0]] if found else Decimal(0)
         if size <= 0:
             raise BadWord(f"{show(text)} is not a size; write 20GB or 1TB.")
@@ -106,7 +106,7 @@ def _time_h(text: str) -> Decimal:
     total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
     if total <= 0 or total > 100_000 or bare.startswith("-"):
         raise BadWord(f"{show(text)} is not a time; write 24h, 90m or 2d.")
-    return total.quantize(Decimal("0.000001"))
+    return round(total, 6)
 
 
 def _read_goal(text: str) -> Fields:

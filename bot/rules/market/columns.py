@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from bot.rules.market.filters import filtered, unfit
 from bot.rules.policy.images import Supported
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.spend_limits import MOST_USD_H
+from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.contract import Offer, Stock
 
@@ -31,7 +31,7 @@ Flags = NDArray[np.bool_]
 Number = Decimal | int | None
 
 #: Below this no price can be beyond belief, whatever the rounding.
-_BELIEVED_USD = float(MOST_USD_H) * 0.999
+_BELIEVED_USD = float(money.MOST_USD_H) * 0.999
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,16 +21,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from decimal import ROUND_CEILING, ROUND_HALF_UP, Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from bot.rules.checkpoints.verification import Hold, reserve
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.spend_limits import MICRO_USD, MOST_USD_H, bad_price
+from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Checkpointing, Loss, loss
 from bot.rules.sizing.run_time import RunTime
 from bot.rules.sizing.throughput import RunHours
 from bot.rules.values.phrases import hours as say_hours
+from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.capabilities import BOOT_DEADLINE_S, BillingRule, BillingStart, Capabilities
 from providers.contract import Offer
@@ -139,8 +140,7 @@ def hold_amount(offer: Offer, held: Hold, policy: Policy) -> Decimal:
     """Dollars that a hold may cost: the machine at the price that an approval covers, then its disk alone."""
     price = offer.price_usd_h or _ZERO
     disk_usd_h = max(offer.storage_usd_h, offer.storage_stopped_usd_h, _ZERO)
-    amount = price * policy.price_tolerance * held.run_h + disk_usd_h * held.disk_h
-    return amount.quantize(MICRO_USD, rounding=ROUND_CEILING)
+    return money.worst(price * policy.price_tolerance * held.run_h + disk_usd_h * held.disk_h)
 
 
 def _of_the_run(run: RunTime) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def unpriced(offer: Offer, *, free: bool) -> bool:
 
 def _bad(extra: Decimal) -> bool:
     """Whether a price beside the hourly one is not believed; most of them are zero."""
-    return bool(extra) and (not extra.is_finite() or extra > MOST_USD_H)
+    return bool(extra) and (not extra.is_finite() or extra > money.MOST_USD_H)
 
 
 def scenarios(
@@ -248,7 +248,7 @@ def parts(offer: Offer, case: Scenario, policy: Policy) -> tuple[Decimal, ...]:
         work * case.retries,
         work * lost_share(loss_chance(offer, policy), case),
     )
-    return tuple(amount.quantize(MICRO_USD, rounding=ROUND_HALF_UP) for amount in amounts)
+    return tuple(map(money.amount, amounts))
 
 
 def reliability(offer: Offer, policy: Policy) -> Decimal:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
 from bot.rules.market.ranking import in_order
 from bot.rules.market.scoring import Scored
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import plural, usd
+from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
 
-_CENT = Decimal("0.01")
 _ZERO = Decimal(0)
 
 
@@ -89,7 +89,7 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxat
     offer = best.offer
     if word == "reliability":
         most = max(one.offer.reliability or _ZERO for one in opened)
-        instead = f"reliability={most.quantize(Decimal('0.0001'), ROUND_DOWN).normalize():f}"
+        instead = f"reliability={money.down(most, 4).normalize():f}"
         reached = [one for one in opened if (one.offer.reliability or _ZERO) == most]
         return _said(word, instead, len(reached), reached[0])
     if word == "memory":
@@ -111,7 +111,7 @@ def _relaxation(word: str, job: JobRequest, opened: Sequence[Scored]) -> Relaxat
 
 def _amount(word: str, limit: Decimal | None, opened: Sequence[Scored], needed: list[Decimal]) -> Relaxation:
     """The least amount that opens the market, rounded up to cents, and how much more than the limit that is."""
-    least = min(needed).quantize(_CENT, ROUND_UP)
+    least = money.cents_up(min(needed))
     within = [one for one, amount in zip(opened, needed, strict=True) if amount <= least]
     more = usd(least - (limit or _ZERO))
     return _said(word, f"{word}={usd(least)}", len(within), within[0], f", {more} more")

@@ -13,9 +13,9 @@ from decimal import Decimal
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.estimate import Scenario, loss_chance, parts, reliability, scenarios
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.spend_limits import MICRO_USD
 from bot.rules.sizing.run_time import RunTime, run_time
 from bot.rules.sizing.throughput import FinishedRun
+from ledger.kernel import money
 from ledger.kernel.job import JobRequest
 from providers.capabilities import Capabilities
 from providers.contract import Offer, Stock
@@ -130,7 +130,7 @@ def score(offer: Offer, cases: Cases) -> Scored:
     expected = sum(parts(offer, case.scenario, policy), _ZERO)
     price = offer.price_usd_h or _ZERO
     hourly = price - min(max(offer.storage_usd_h, _ZERO), price)
-    risk = (case.risk_h * loss_chance(offer, policy) * hourly).quantize(MICRO_USD)
+    risk = money.amount_even(case.risk_h * loss_chance(offer, policy) * hourly)
     facts = (int(offer.spot), -int(offer.datacenter or 0), -int(offer.verified or 0))
     place = job.candidates.index(offer.cloud) if job.candidates else 0
     size = (case.scenario.work_h, -offer.memory_gb, -offer.gpu_count)

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from bot.rules.policy.policy import Policy
 from bot.rules.values.end_reason import COMPLETED, IDLE, NO_HEARTBEAT, WORK_FAILED
 from bot.rules.values.phrases import hours, plural
+from ledger.kernel import money
 from ledger.kernel.states import SessionState
 
 #: Seconds between two check-ins of a node.
@@ -146,7 +147,7 @@ def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | No
     most_s = timedelta(days=3650).total_seconds()
     eta = max(found.at + timedelta(seconds=min(left_s, most_s)), now)
     left_h = Decimal(int((eta - now).total_seconds())) / 3600
-    return Progress(eta, (left_h * price_usd_h).quantize(Decimal("0.01")))
+    return Progress(eta, money.cents_even(left_h * price_usd_h))
 
 
 class Cut(NamedTuple):

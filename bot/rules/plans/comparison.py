@@ -19,14 +19,12 @@ from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from bot.rules.plans.environments import ENVIRONMENTS, Environment
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.values.phrases import plural
-from ledger.kernel.money import cents
+from ledger.kernel import money
 from providers.contract import Offer
 from providers.gpus.table import GPUS
 
 PLAIN_BUFFER = Decimal("0.10")
 PLAIN_BUDGETS = (Decimal(500), Decimal(5000))
-_CENT = Decimal("0.01")
-_TENTH = Decimal("0.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,19 +124,19 @@ def per_run(price_usd_h: Decimal, question: Question) -> PerRun:
     """
     cost = run_cost(price_usd_h, question)
     rate, value = question.success_rate, question.value_usd
-    each = None if rate is None else cents(cost / rate)
-    roi = None if each is None or value is None else ((value - each) / each * 100).quantize(_TENTH, ROUND_HALF_UP)
+    each = None if rate is None else money.cents(cost / rate)
+    roi = None if each is None or value is None else money.half_up((value - each) / each * 100, 1)
     savings = None
     if question.baseline_usd_h is not None:
         base = run_cost(question.baseline_usd_h, question)
-        savings = ((base - cost) / base * 100).quantize(_TENTH, ROUND_HALF_UP)
+        savings = money.half_up((base - cost) / base * 100, 1)
     lines = tuple(_line(budget, cost, question) for budget in question.budgets_usd)
     return PerRun(price_usd_h, cost, lines, savings, each, roi)
 
 
 def run_cost(price_usd_h: Decimal, question: Question) -> Decimal:
     """Dollars of one run: price x hours with the buffer, in whole cents, at least one."""
-    return max(cents(price_usd_h * question.hours * (1 + question.buffer)), _CENT)
+    return max(money.cents(price_usd_h * question.hours * (1 + question.buffer)), money.CENT)
 
 
 def _line(budget: Decimal, cost: Decimal, question: Question) -> BudgetLine:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
 
-from bot.rules.pricing.spend_limits import MICRO_USD
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import plural, usd
-from ledger.kernel.money import cents
+from ledger.kernel import money
 
 _ZERO = Decimal(0)
 #: Longer is not a forecast: ten years.
@@ -132,11 +131,11 @@ def _hours(tokens: int, rate: Rate | None) -> Span | None:
     if rate is None or Decimal(tokens) / rate.low > MOST_HOURS * 3600:
         return None
     cases = (Decimal(tokens) / case / 3600 for case in (rate.high, rate.expected, rate.low))
-    return Span(*(case.quantize(MICRO_USD, rounding=ROUND_HALF_UP) for case in cases))
+    return Span(*(money.half_up(case, 6) for case in cases))
 
 
 def _total(scope: Scope, hours: Decimal) -> Decimal:
-    return (scope.spent_usd + scope.price_usd_h * hours).quantize(MICRO_USD, rounding=ROUND_HALF_UP)
+    return money.amount(scope.spent_usd + scope.price_usd_h * hours)
 
 
 def _outlook(hours: Span, total: Span, scope: Scope) -> Outlook:
@@ -194,7 +193,7 @@ def cost_per_success(outcomes: Iterable[Outcome]) -> SuccessCost:
     spent = sum((one.cost_usd for one in finished), _ZERO)
     successes = sum(one.succeeded for one in finished)
     share = Decimal(successes) / len(finished) if finished else None
-    each = cents(spent / successes) if successes else None
+    each = money.cents(spent / successes) if successes else None
     if each is None:
         sentence = f"{plural(len(finished), 'finished run')}, no success yet; {usd(spent)} were spent."
     else:

@@ -1,4 +1,4 @@
-"""The cap on hours: 12 in all without an override, and a bound that no override passes."""
+"""Compare hours with the cap: 12 in all without an override, and a bound that no override passes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bot.rules.values.phrases import hours as say_hours
 
 SHORTEST_HOURS = Decimal(1) / 60
 STEP_HOURS = Decimal("0.25")
+_ZERO = Decimal(0)
 
 
 class DurationOutcome(StrEnum):
@@ -39,6 +40,19 @@ class DurationVerdict:
         return self.outcome is DurationOutcome.NEEDS_OVERRIDE
 
 
+def left(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> Decimal:
+    """Hours left below the cap of `max_hours`, or below what an approved override allows; negative above it.
+
+    Every comparison with the cap is made here. `total_h` is all that a session has had and would have.
+    """
+    return max(policy.max_hours, allowed_h) - total_h
+
+
+def is_above(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> bool:
+    """Whether so many hours in all need an override, or a longer one than that for `allowed_h`."""
+    return left(policy, total_h, allowed_h) < 0
+
+
 def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVerdict:
     """Judge `hours` more on top of `already_hours` of the same session, against the policy's caps.
 
@@ -54,7 +68,7 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
     if total > policy.max_hours_ever:
         sentence = f"{say_hours(total)} is above the limit of {say_hours(policy.max_hours_ever)}; ask for less time."
         return _refused("too_long", sentence, total)
-    if total > policy.max_hours:
+    if is_above(policy, total):
         sentence = (
             f"{say_hours(total)} in all is above {say_hours(policy.max_hours)}: an override must be approved first."
         )

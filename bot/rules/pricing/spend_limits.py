@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_DOWN, ROUND_UP, Decimal
+from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, rate, rates, usd
+from ledger.kernel import money
 
-MICRO_USD = Decimal("0.000001")
 _ZERO = Decimal(0)
-#: Above this a price is bad data, not an offer.
-MOST_USD_H = Decimal(1_000_000)
 
 
 class RequoteOutcome(StrEnum):
@@ -53,17 +51,6 @@ def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
     return min(limits, key=lambda one: (-one.version, one.usd), default=None)
 
 
-def whole_micros(price_usd_h: Decimal) -> Decimal:
-    """A price in whole micro-dollars, as the ledger keeps it: rounded up, so that no limit is passed unseen.
-
-    What is no number of dollars is left as it is; other rules refuse it.
-    """
-    exponent = price_usd_h.as_tuple().exponent
-    if not isinstance(exponent, int) or exponent >= -6 or price_usd_h > MOST_USD_H:
-        return price_usd_h
-    return price_usd_h.quantize(MICRO_USD, rounding=ROUND_UP)
-
-
 def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None = None) -> Decimal:
     """Dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
 
@@ -74,7 +61,7 @@ def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None
         raise ValueError(f"a quoted price must be a finite number of dollars, not {quoted_usd_h}")
     covered = quoted_usd_h * policy.price_tolerance
     lowest = covered if asked_usd_h is None else min(covered, asked_usd_h)
-    return lowest.quantize(MICRO_USD, rounding=ROUND_DOWN)
+    return money.cap(lowest)
 
 
 def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool = False) -> RequoteVerdict:
@@ -97,7 +84,7 @@ def requote(price_cap_usd_h: Decimal, fresh_usd_h: Decimal | None, *, free: bool
 
 def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
     """Whether a price is bad data: missing, NaN, negative, beyond belief, or zero where the cloud is not free."""
-    if price_usd_h is None or not price_usd_h.is_finite() or price_usd_h > MOST_USD_H:
+    if price_usd_h is None or not price_usd_h.is_finite() or price_usd_h > money.MOST_USD_H:
         return True
     return price_usd_h < 0 or (price_usd_h == 0 and not free)
 
@@ -110,7 +97,7 @@ def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdi
     """
     if billed_usd_h is None or not billed_usd_h.is_finite():
         return Verdict(True, "rate_unknown", "The cloud does not say what it bills, so the quoted price is booked.")
-    if billed_usd_h >= price_cap_usd_h + MICRO_USD:
+    if billed_usd_h >= price_cap_usd_h + money.MICRO_USD:
         billed, approved = rates(billed_usd_h, price_cap_usd_h)
         sentence = f"The cloud bills {billed}, above the approved {approved}, so the instance is ended and asked again."
         return Verdict(False, "billed_above_cap", sentence)
@@ -129,9 +116,8 @@ def total_cap(
 
     `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
     """
-    worst = worst_usd.quantize(MICRO_USD, rounding=ROUND_UP)
     left = [limit - spent_usd for limit in (asked_usd, approver_usd) if limit is not None]
-    return max(min([worst, *(one.quantize(MICRO_USD, rounding=ROUND_DOWN) for one in left)]), _ZERO)
+    return max(min([money.worst(worst_usd), *map(money.cap, left)]), _ZERO)
 
 
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import hours, plural
 
 
@@ -36,7 +38,7 @@ def next_look(moments: Sequence[datetime], deadline: datetime, now: datetime) ->
 
 
 def ended_by(
-    hours_approved: Decimal, most_hours: Decimal, *, spent: str, unconfirmed: bool, ahead: bool = False
+    hours_approved: Decimal, policy: Policy, *, spent: str, unconfirmed: bool, ahead: bool = False
 ) -> tuple[str, str]:
     """Code and sentence of an approved end. `spent` is the amount that is used up before the hours, or empty.
 
@@ -46,8 +48,8 @@ def ended_by(
     code, said = "reservation_over", f"The approved {hours(hours_approved)} are over{then}"
     if spent:
         code, said = "budget_cap", f"The approved amount of {spent} is used up{then}"
-    elif hours_approved >= most_hours:
-        code, said = "hours_cap", f"{said} That is the most without an override; {hours(most_hours)} is the cap."
+    elif hours_cap.left(policy, hours_approved) <= 0:
+        code, said = "hours_cap", f"{said} That is the most without an override; {hours(policy.max_hours)} is the cap."
     if unconfirmed:
         return "drift_unconfirmed", f"{said} Nobody confirmed what it would cost."
     return code, said

@@ -8,6 +8,7 @@ from decimal import Decimal
 from bot.rules.approvals.decision import DeciderFacts, is_approver
 from bot.rules.market.estimate import Component, Estimate
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import hours as say_hours
 from bot.rules.values.phrases import rate
 from ledger.kernel.actor import ActorKind
@@ -50,7 +51,7 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
 def gate(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
     """The sentence for time beyond the cap, empty below it: somebody else decides, whatever the policy allows."""
     total = already_hours + extra_hours
-    if total <= policy.max_hours:
+    if not hours_cap.is_above(policy, total):
         return ""
     cap = say_hours(policy.max_hours)
     return f"{say_hours(total)} in all is above {cap}: somebody other than who asks decides, and a reason is needed."

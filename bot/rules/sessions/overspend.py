@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.values.phrases import rate, usd
+from ledger.kernel import money
 
 DRIFT = "drift_reconfirm"
-CENT = Decimal("0.01")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def projected(course: Course, now: datetime) -> Decimal:
 
 def is_over(course: Course, tolerance: Decimal, now: datetime) -> bool:
     """Whether that is above what was approved by more than the tolerance and a cent."""
-    return projected(course, now) > course.approved_usd * (1 + tolerance) + CENT
+    return projected(course, now) > course.approved_usd * (1 + tolerance) + money.CENT
 
 
 def question(course: Course, answer_min: int, *, can_pause: bool, now: datetime) -> str:

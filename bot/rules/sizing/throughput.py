@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 
 from bot.rules.sizing import decoding
 from bot.rules.sizing import throughput_data as table
@@ -19,6 +19,7 @@ from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine
 from bot.rules.sizing.vram import Fit, Plan, choices
 from bot.rules.sizing.workload import Architecture, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
+from ledger.kernel import money
 from providers.gpus.table import Gpu
 
 _NOT_FITTED = frozenset([Sharding.DDP, Sharding.ZERO1])
@@ -158,8 +159,7 @@ def run_hours(work: Workload, found: Throughput | None) -> RunHours | None:
 
 
 def _hours(tokens: int, rate: float) -> Decimal:
-    hours = Decimal(tokens) / Decimal(rate) / 3600
-    return hours.quantize(Decimal("0.000001"), rounding=ROUND_HALF_UP)
+    return money.half_up(Decimal(tokens) / Decimal(rate) / 3600, 6)
 
 
 def _spread(work: Workload, gpu: Gpu, count: int, plan: Plan) -> float:

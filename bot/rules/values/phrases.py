@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
+
+from ledger.kernel import money
 
 _LARGEST = Decimal(10) ** 12
+_HALF_CENT = money.CENT / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +25,15 @@ class Verdict:
 
 def usd(amount_usd: Decimal) -> str:
     """Dollars as people read them: `$1,234.50`, `-$3.00`, and `<$0.01` for less than half a cent."""
-    if 0 < amount_usd < Decimal("0.005"):
+    if 0 < amount_usd < _HALF_CENT:
         return "<$0.01"
-    rounded = _rounded(amount_usd, Decimal("0.01"))
+    rounded = _rounded(amount_usd, 2)
     return f"-${-rounded:,.2f}" if rounded < 0 else f"${rounded:,.2f}"
 
 
 def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
     """What a total is made of, `$0.70 compute + $0.07 retries`; parts of less than half a cent are not worth a word."""
-    told = [f"{usd(amount)} {name}" for name, amount in parts if amount >= Decimal("0.005")]
+    told = [f"{usd(amount)} {name}" for name, amount in parts if amount >= _HALF_CENT]
     return " + ".join(told) if len(told) > 1 else ""
 
 
@@ -43,23 +46,21 @@ def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:
 
 def rate(price_usd_h: Decimal) -> str:
     """Dollars per hour: cents above one dollar (`$12.40/h`), a tenth of a cent below it (`$0.368/h`)."""
-    places = Decimal("0.01") if price_usd_h >= 1 else Decimal("0.001")
-    return f"${_rounded(price_usd_h, places):,f}/h"
+    return f"${_rounded(price_usd_h, 2 if price_usd_h >= 1 else 3):,f}/h"
 
 
 def rates(one_usd_h: Decimal, other_usd_h: Decimal) -> tuple[str, str]:
     """Two rates for one sentence, exact to the micro-dollar where rounding would make them look the same."""
     if one_usd_h == other_usd_h or rate(one_usd_h) != rate(other_usd_h):
         return rate(one_usd_h), rate(other_usd_h)
-    micro = Decimal("0.000001")
-    return f"${_rounded(one_usd_h, micro):,f}/h", f"${_rounded(other_usd_h, micro):,f}/h"
+    return f"${_rounded(one_usd_h, 6):,f}/h", f"${_rounded(other_usd_h, 6):,f}/h"
 
 
 def hours(amount: Decimal) -> str:
     """A time in hours or minutes: `1 hour`, `6 hours`, `1.5 hours`, `45 minutes`."""
     if 0 < amount < 1:
-        return plural(_rounded(amount * 60, Decimal(1)), "minute")
-    return plural(_rounded(amount, Decimal("0.01")), "hour")
+        return plural(_rounded(amount * 60, 0), "minute")
+    return plural(_rounded(amount, 2), "hour")
 
 
 def kept(price_usd_h: Decimal, until: datetime) -> str:
@@ -74,10 +75,9 @@ def short_hours(amount: Decimal) -> str:
     return f"{amount.to_integral_value():f}h" if whole else f"{(amount * 60).to_integral_value():f}m"
 
 
-def _rounded(amount: Decimal, places: Decimal) -> Decimal:
+def _rounded(amount: Decimal, digits: int) -> Decimal:
     # What nobody means is shown as a bound: Decimal refuses to round numbers of more than 28 digits.
-    bound = min(max(amount, -_LARGEST), _LARGEST)
-    return bound.quantize(places, rounding=ROUND_HALF_UP)
+    return money.half_up(min(max(amount, -_LARGEST), _LARGEST), digits)
 
 
 def plural(count: Decimal | int, noun: str) -> str:

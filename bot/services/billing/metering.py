@@ -18,11 +18,11 @@ from bot.rules.billing.metering import (
     rate_step,
     running,
 )
-from bot.rules.pricing.spend_limits import whole_micros
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
 from ledger.core.writes import Entry, Tx, amend, book, book_all
+from ledger.kernel import money
 from ledger.models import Disk, Instance, Stray
 from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_strays
 from ledger.queries.session_costs import Booked
@@ -128,7 +128,7 @@ async def change_rate(ctx: Context, tx: Tx, instance_id: str, price_usd_h: Decim
     """
     await lock_family(tx, Instance, instance_id)
     row = await tx.get_one(Instance, instance_id, populate_existing=True)
-    price_usd_h = whole_micros(price_usd_h)
+    price_usd_h = money.rate(price_usd_h)
     if row.price_usd_h == price_usd_h:
         return  # Another replica saw it, too.
     known_s = BLIND_SWEEPS * ctx.timing.sweep_s

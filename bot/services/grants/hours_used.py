@@ -6,6 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.policy.policy import Policy
+from bot.rules.pricing import hours_cap
 from ledger.core.writes import Tx
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
@@ -45,4 +46,4 @@ def longest_hold(policy: Policy, override: Request | None, run_h: Decimal, appro
 
     `run_h` are the hours of the session without any hold, `approved_h` those of the approved option's hold.
     """
-    return max(approved_h, max(policy.max_hours, covered_by(override)) - run_h)
+    return max(approved_h, hours_cap.left(policy, run_h, covered_by(override)))

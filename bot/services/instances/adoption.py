@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.approvals.decision import is_approver
-from bot.rules.pricing.spend_limits import whole_micros
+from bot.rules.pricing import hours_cap
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.rules.values.phrases import hours as hours_said
 from bot.rules.values.phrases import read_amount, usd
@@ -27,6 +27,7 @@ from ledger.core.events import record
 from ledger.core.locks import lock_stray
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
+from ledger.kernel import money
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
@@ -109,7 +110,7 @@ def _may(ctx: Context, command: Adopt) -> Reply | None:
         return Reply(False, "not_an_approver", "Keeping it spends money, so an approver of the policy says it.")
     if not command.reason.strip():
         return Reply(False, "reason_needed", "Say why, for the journal: --reason 'training of last night'.")
-    if not 0 < command.hours <= ctx.policy.max_hours:
+    if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):
         most = hours_said(ctx.policy.max_hours)
         return Reply(False, "bad_word", f"Say for how long, at most {most}; extend it later: --hours 2.")
     return None
@@ -231,7 +232,7 @@ def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
         memory_gb=MEMORY_UNKNOWN,
         region=seen.region or "",
         spot=seen.spot,
-        price_usd_h=whole_micros(price),
+        price_usd_h=money.rate(price),
         fetched_at=now,
         storage_usd_h=seen.storage_usd_h or Decimal(0),
         machine_id=seen.machine_id,

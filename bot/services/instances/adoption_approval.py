@@ -21,7 +21,7 @@ from bot.rules.approvals.decision import (
     verdict,
 )
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.spend_limits import price_cap, whole_micros
+from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.values.phrases import Verdict
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
@@ -29,6 +29,7 @@ from bot.services.market.codec import offer_to_json
 from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx
+from ledger.kernel import money
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
@@ -85,7 +86,7 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     policy = ctx.policy
     rate_usd_h = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
     cap_usd_h = price_cap(rate_usd_h, policy)
-    expected_usd, worst_usd = whole_micros(rate_usd_h * command.hours), whole_micros(cap_usd_h * command.hours)
+    expected_usd, worst_usd = money.rate(rate_usd_h * command.hours), money.rate(cap_usd_h * command.hours)
     job = job_of(command, offer)
     mandate = await approvers.fresh(tx, policy, command.owner.ref, job, [(worst_usd, offer_to_json(offer))])
     needed = plan(policy, worst_usd, expected_usd, command.hours, None, mandate)

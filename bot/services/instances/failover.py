@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from decimal import ROUND_DOWN, Decimal
+from decimal import Decimal
 
 from bot.rules.instances.failover import Failure, next_option
 from bot.rules.market.ranking import RankedOption
@@ -11,6 +11,7 @@ from bot.services.grants import hours_used, issue, reopen, reservations
 from bot.services.market.codec import estimate_from_json, hold_hours, offer_from_json
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
+from ledger.kernel import money
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
@@ -82,7 +83,7 @@ async def replace(ctx: Context, tx: Tx, session_id: str, longer_usd: Decimal, no
 
 def _hours_left(left: timedelta, approval: Approval) -> Decimal:
     """What is left of the session, and at most what this approval gave: an extension has an approval of its own."""
-    hours = Decimal(str(left / timedelta(hours=1))).quantize(Decimal("0.0001"), ROUND_DOWN)
+    hours = money.down(Decimal(str(left / timedelta(hours=1))), 4)
     return min(hours, Decimal(approval.hours)) if approval.hours else hours
 
 

@@ -15,7 +15,6 @@ from typing import Any
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
-from bot.rules.pricing.spend_limits import whole_micros
 from bot.services.billing.metering import billed_time, change_rate
 from bot.services.checkpoints.hold import WAITS
 from bot.services.instances import key_rotation
@@ -30,6 +29,7 @@ from bot.services.notifications.request_message import show_again
 from bot.services.runtime.context import Context
 from ledger.core.moves import StaleMove
 from ledger.core.writes import amend
+from ledger.kernel import money
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
@@ -228,5 +228,5 @@ def _changes(row: Instance, item: ObservedInstance, rule: BillingRule, at: datet
     seen |= billed_time(row, item, rule, at)
     # What stands still may be shown at the rate of its disk, so only what runs tells what the whole costs.
     if item.price_usd_h is not None and item.price_usd_h > 0 and item.status is InstanceStatus.RUNNING:
-        seen["price_usd_h"] = whole_micros(item.price_usd_h)
+        seen["price_usd_h"] = money.rate(item.price_usd_h)
     return {name: value for name, value in seen.items() if getattr(row, name) != value}

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.billing.billed_time import bills_gpu
 from bot.rules.checkpoints.verification import Reserved
-from bot.rules.pricing.spend_limits import billed_rate, whole_micros
+from bot.rules.pricing.spend_limits import billed_rate
 from bot.rules.values import end_reason
 from bot.services.billing.metering import accrue_rest, before_now, change_rate
 from bot.services.checkpoints import hold
@@ -18,6 +18,7 @@ from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
+from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.proof import ProofOfEnd
@@ -100,11 +101,11 @@ async def check_rate(
     # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
-        if whole_micros(seen.price_usd_h) != row.price_usd_h:
+        if money.rate(seen.price_usd_h) != row.price_usd_h:
             await change_rate(ctx, tx, row.id, seen.price_usd_h, now)
         session = await tx.get_one(Session, row.session_id, populate_existing=True)
         if verdict.allowed and session.deadline is not None:
-            end = await paid_until(tx, row, grant, whole_micros(seen.price_usd_h), session.deadline)
+            end = await paid_until(tx, row, grant, money.rate(seen.price_usd_h), session.deadline)
             await ends_at(tx, session, end, now)
     return verdict.allowed
 

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 
 from bot.rules.market.ranking import Ranked, rank
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.spend_limits import whole_micros
 from bot.rules.sizing.throughput import FinishedRun
 from bot.rules.values.phrases import plural
 from bot.services.market.preflight import Checks, refusal
+from ledger.kernel import money
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
@@ -87,7 +87,7 @@ _Answered = tuple[CloudAnswer, tuple[Offer, ...]]
 
 def _in_micros(offer: Offer) -> Offer:
     """The offer at the price that the ledger can keep, so that what is shown, approved and bought are the same."""
-    price = whole_micros(offer.price_usd_h) if offer.price_usd_h is not None else None
+    price = money.rate(offer.price_usd_h) if offer.price_usd_h is not None else None
     return offer if price == offer.price_usd_h else replace(offer, price_usd_h=price)
 
 

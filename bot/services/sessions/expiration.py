@@ -59,7 +59,7 @@ async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = F
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
     unconfirmed = await open_drift(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
-    return ended_by(hours, ctx.policy.max_hours, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
+    return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 
 
 async def _deadline(ctx: Context, tx: Tx, held: Claim, now: datetime) -> None:

@@ -28,6 +28,7 @@ from ledger.core.events import announce, record
 from ledger.core.locks import lock_family
 from ledger.core.moves import move
 from ledger.core.writes import Tx
+from ledger.kernel import money
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.ids import new_id, short_id
 from ledger.kernel.job import JobRequest
@@ -127,7 +128,7 @@ async def _ask(ctx: Context, tx: Tx, one: Running, course: Course, now: datetime
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
     row = (await instances_of_session(tx, session.id))[-1]
-    figure = overspend.projected(course, now).quantize(overspend.CENT)
+    figure = money.cents_even(overspend.projected(course, now))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await approvers.fresh(
         tx, ctx.policy, parent.requester, JobRequest.from_json(parent.job), [(figure, row.offer)]
@@ -165,7 +166,7 @@ def _costs(asked: Request, figure_usd: Decimal, course: Course, now: datetime) -
     """The new figure as the estimate of what runs. Approving it confirms the figure and buys nothing."""
     hours = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
     part = Component("compute", figure_usd, figure_usd, figure_usd)
-    return Estimate(figure_usd, figure_usd, figure_usd, hours.quantize(overspend.CENT), (part,), (asked.reason,))
+    return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
 
 async def _withdraw(tx: Tx, asked: Question, now: datetime) -> None:

@@ -182,7 +182,7 @@ def dollars(amount_usd: Decimal) -> str:
 
 def percent(share: Decimal) -> str:
     """A share between 0 and 1 as `99.12 %`."""
-    return f"{(share * 100).quantize(Decimal('0.01')).normalize():f} %"
+    return f"{round(share * 100, 2).normalize():f} %"
 
 
 def money_range(best_usd: Decimal, worst_usd: Decimal) -> str:

@@ -64,7 +64,7 @@ def gpu_quota(body: Any) -> Quota | None:
 
 def hours(seconds: Decimal) -> str:
     """Seconds as hours with one decimal, as people read them: `27.5`."""
-    return f"{(seconds / HOUR_S).quantize(Decimal('0.1'))}"
+    return f"{round(seconds / HOUR_S, 1)}"
 
 
 def _seconds(value: Any) -> Decimal | None:

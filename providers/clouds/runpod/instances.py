@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from ledger.kernel import money
 from providers.clouds.runpod.errors import CLOUD
 from providers.contract import Charge, InstanceSpec, InstanceStatus, ObservedInstance, SshEndpoint
 from providers.errors import InvalidSpec, UnexpectedResponse
@@ -145,7 +146,7 @@ def _storage_usd_h(pod: Any) -> Decimal:
     volume = persistent.get("size") if isinstance(persistent, dict) else None
     sizes = (decimal(pod.get("disk")), decimal(volume))
     disk_gb = sum((gb for gb in sizes if gb is not None and gb > 0), Decimal(0))
-    return (disk_gb * DISK_USD_GB_MONTH / HOURS_PER_MONTH).quantize(Decimal("0.000001"))
+    return money.amount_even(disk_gb * DISK_USD_GB_MONTH / HOURS_PER_MONTH)
 
 
 def _status_text(word: Any, runtime: Any) -> str:

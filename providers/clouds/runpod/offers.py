@@ -13,6 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from ledger.kernel import money
 from ledger.kernel.job import GpuConstraint
 from providers.clouds.runpod.errors import CLOUD
 from providers.clouds.runpod.instances import CONTAINER_DISK_GB, DISK_USD_GB_MONTH, HOURS_PER_MONTH, decimal, volume_gb
@@ -28,17 +29,16 @@ STOPPED_VOLUME_USD_GB_MONTH = Decimal("0.20")
 #: A community offer, and a secure one without stock details, does not say where it is.
 REGION_UNKNOWN = "any"
 _STOCK: Mapping[str, Stock] = {s.value.upper(): s for s in Stock}
-_MICRO = Decimal("0.000001")
 
 
 def storage_usd_h(disk_gb: int, container_gb: int = CONTAINER_DISK_GB) -> Decimal:
     """What the container disk and the volume for `disk_gb` cost per hour while running."""
-    return ((container_gb + volume_gb(disk_gb)) * DISK_USD_GB_MONTH / HOURS_PER_MONTH).quantize(_MICRO)
+    return money.amount_even((container_gb + volume_gb(disk_gb)) * DISK_USD_GB_MONTH / HOURS_PER_MONTH)
 
 
 def storage_stopped_usd_h(disk_gb: int) -> Decimal:
     """What the volume for `disk_gb` costs per hour while stopped; the container disk is gone by then."""
-    return (volume_gb(disk_gb) * STOPPED_VOLUME_USD_GB_MONTH / HOURS_PER_MONTH).quantize(_MICRO)
+    return money.amount_even(volume_gb(disk_gb) * STOPPED_VOLUME_USD_GB_MONTH / HOURS_PER_MONTH)
 
 
 @dataclass(frozen=True, slots=True)

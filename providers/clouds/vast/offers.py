@@ -183,7 +183,7 @@ def _ram_gb(row: Mapping[str, Any]) -> Decimal | None:
     whole, mine, all_cores = (number(row.get(key)) for key in ("cpu_ram", "cpu_cores_effective", "cpu_cores"))
     if whole is None or mine is None or all_cores is None or all_cores < 1:
         return None
-    return (whole * mine / all_cores / 1000).quantize(Decimal("0.1"))
+    return round(whole * mine / all_cores / 1000, 1)
 
 
 def _text(value: Any) -> str | None:

@@ -26,7 +26,6 @@ SPEND_LIMIT_USD_H = Decimal(80)
 #: Dollars per GB and hour, from RunPod's price page; a month counts as 720 hours.
 DISK_USD_GB_H = Decimal("0.10") / 720
 STOPPED_USD_GB_H = Decimal("0.20") / 720
-MICRO = Decimal("0.000001")
 ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -242,8 +241,8 @@ class Account:
 
 
 def _record(pod: Pod, start: datetime, end: datetime, until: datetime) -> dict[str, Any]:
-    gpu = pod.meter.usd("gpu", until, start).quantize(MICRO)
-    disk = pod.meter.usd("storage", until, start).quantize(MICRO)
+    gpu = round(pod.meter.usd("gpu", until, start), 6)
+    disk = round(pod.meter.usd("storage", until, start), 6)
     return {
         "startTime": rfc3339(start),
         "endTime": rfc3339(end),

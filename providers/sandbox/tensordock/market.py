@@ -154,7 +154,7 @@ class Market:
 
 
 def _stock(random: Random, slug: str, shown: str, usd: Decimal, free: int) -> Stock:
-    price = (usd * Decimal(str(round(random.uniform(0.9, 1.3), 3)))).quantize(Decimal("0.001"))
+    price = round(usd * Decimal(str(round(random.uniform(0.9, 1.3), 3))), 3)
     disk = random.choice((1000, 2000, 4000))
     return Stock(slug, shown, price, free, Decimal("0.003"), Decimal("0.002"), Decimal("0.00005"), disk)
 

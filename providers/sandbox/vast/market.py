@@ -116,7 +116,7 @@ class Market:
             host_id=77_000 + rnd.randrange(60),
             gpu=gpu,
             gpus=gpus,
-            gpu_usd_h=price.quantize(Decimal("0.0001")),
+            gpu_usd_h=round(price, 4),
             bid_share=Decimal(str(round(rnd.uniform(0.35, 0.65), 2))),
             storage_usd_gb_month=Decimal(str(round(rnd.uniform(0.08, 0.25), 2))),
             place=rnd.choice(PLACES),
@@ -178,7 +178,7 @@ class Market:
         """One offer as the API prints it. `dph_total` includes storage of `disk_gb`."""
         machine = part.machine
         base = None if machine.gpu_usd_h is None else machine.gpu_usd_h * part.size
-        min_bid = None if base is None else (base * machine.bid_share).quantize(Decimal("0.0001"))
+        min_bid = None if base is None else round(base * machine.bid_share, 4)
         storage = storage_usd_h(machine, disk_gb)
         price = min_bid if bid else base
         total = None if price is None else price + (storage if price > 0 else 0)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from bot.rules.policy.policy import Policy
-from bot.rules.pricing.hours_cap import check, rented
+from bot.rules.pricing.hours_cap import check, is_above, left, rented
 from tests.rules.builders import HOURS
 
 POLICY = Policy()
@@ -47,6 +48,21 @@ def test_the_sentences_name_the_limits() -> None:
 def test_splitting_hours_never_gets_around_the_cap(first: Decimal, second: Decimal) -> None:
     """An extension is judged by the total, so two small asks are judged like one large ask."""
     assert check(second, first, POLICY).code == check(first + second, Decimal(0), POLICY).code
+
+
+#: Around the cap and around overrides, to far more digits than anybody types.
+TOTALS = st.decimals(min_value=0, max_value=800, places=30) | st.sampled_from([*map(Decimal, (0, 12, 20, 720))])
+
+
+@given(total=TOTALS, allowed=TOTALS)
+@example(total=Decimal("12.000000000000000000000000000000001"), allowed=Decimal(0))
+@example(total=Decimal("11.999999999999999999999999999999999"), allowed=Decimal(12))
+def test_the_cap_itself_and_an_override_are_inside(total: Decimal, allowed: Decimal) -> None:
+    cap = POLICY.max_hours
+    assert is_above(POLICY, total) is (total > cap)
+    assert is_above(POLICY, total, allowed) is (not total <= max(cap, allowed))
+    assert (left(POLICY, total) <= 0) is (total >= cap)
+    assert left(POLICY, total, allowed) == max(cap, allowed) - total
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import spend_limits
+from ledger.kernel import money
 from tests.rules.builders import usd
 
 POLICY = Policy()
@@ -26,32 +27,10 @@ def test_the_price_cap_never_passes_the_price_that_the_requester_named() -> None
     assert spend_limits.price_cap(Decimal("0.35"), POLICY, Decimal("0.39")) == Decimal("0.385")
 
 
-@pytest.mark.parametrize(
-    ("price", "whole"),
-    [
-        ("0.36", "0.36"),
-        ("0.3593", "0.3593"),
-        ("0.359300", "0.359300"),
-        ("0.3593004", "0.359301"),
-        ("0.000000001", "0.000001"),
-        ("12", "12"),
-        ("1E+3", "1E+3"),
-        ("1000000.0000001", "1000000.0000001"),
-        ("Infinity", "Infinity"),
-    ],
-)
-def test_a_price_is_kept_in_whole_micro_dollars_and_never_too_low(price: str, whole: str) -> None:
-    assert str(spend_limits.whole_micros(Decimal(price))) == whole
-
-
-def test_a_price_that_is_no_number_is_left_to_the_other_rules() -> None:
-    assert spend_limits.whole_micros(Decimal("NaN")).is_nan()
-
-
 @given(quoted=usd())
 def test_an_unchanged_price_is_always_within_its_own_approval(quoted: Decimal) -> None:
     exact = replace(POLICY, price_tolerance=Decimal(1))
-    whole = spend_limits.whole_micros(quoted + Decimal("0.0000004"))
+    whole = money.rate(quoted + Decimal("0.0000004"))
     assert spend_limits.requote(spend_limits.price_cap(whole, exact), whole).allowed
 
 

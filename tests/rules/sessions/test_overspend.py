@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from bot.rules.policy.policy import Policy
 from bot.rules.sessions.expiration import ended_by
 from bot.rules.sessions.overspend import (
     Agreed,
@@ -59,18 +60,18 @@ def test_the_question_names_both_figures_and_what_follows() -> None:
 
 
 def test_what_an_approved_end_is_called() -> None:
-    two, cap = Decimal(2), Decimal(12)
-    assert ended_by(two, cap, spent="", unconfirmed=False) == ("reservation_over", "The approved 2 hours are over.")
-    assert ended_by(cap, cap, spent="", unconfirmed=False)[0] == "hours_cap"
-    assert ended_by(cap, cap, spent="$3.00", unconfirmed=False) == (
+    two, cap, policy = Decimal(2), Decimal(12), Policy(max_hours=Decimal(12))
+    assert ended_by(two, policy, spent="", unconfirmed=False) == ("reservation_over", "The approved 2 hours are over.")
+    assert ended_by(cap, policy, spent="", unconfirmed=False)[0] == "hours_cap"
+    assert ended_by(cap, policy, spent="$3.00", unconfirmed=False) == (
         "budget_cap",
         "The approved amount of $3.00 is used up.",
     )
     # Before the end it is not told as if it had come: the amount is not used up yet.
-    ahead = ended_by(two, cap, spent="$3.00", unconfirmed=False, ahead=True)
+    ahead = ended_by(two, policy, spent="$3.00", unconfirmed=False, ahead=True)
     assert ahead == ("budget_cap", "The approved amount of $3.00 is used up then.")
-    assert ended_by(two, cap, spent="", unconfirmed=False, ahead=True)[1] == "The approved 2 hours are over then."
-    code, said = ended_by(two, cap, spent="", unconfirmed=True)
+    assert ended_by(two, policy, spent="", unconfirmed=False, ahead=True)[1] == "The approved 2 hours are over then."
+    code, said = ended_by(two, policy, spent="", unconfirmed=True)
     assert (code, said) == ("drift_unconfirmed", "The approved 2 hours are over. Nobody confirmed what it would cost.")
 
 

@@ -6,13 +6,14 @@ from collections import Counter, defaultdict
 from decimal import Decimal
 
 from bot.services.audit.invariants.world import Truth, Violation
+from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import LedgerEntry, Session
 from ledger.queries.audit import Books
 
 #: The ledger and the bill may differ by this share, and always by the rounding of a few started seconds.
 BILL_SHARE = Decimal("0.01")
-BILL_FLOOR_USD = Decimal("0.01")
+BILL_FLOOR_USD = CENT
 SPENT = ("accrue", "true_up", "loss")
 
 

@@ -1,0 +1,132 @@
+"""What is decided in one place: how money is rounded, and when a session has more hours than the cap."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from functools import cache
+
+import pytest
+
+from tests.architecture.test_budgets import name_of, parsed, python_files
+
+ROUNDS_MONEY = "ledger/kernel/money.py"
+#: Below this a power of ten is a unit that money is rounded to; a cent itself is also a plain hundredth.
+CENT = Decimal("0.01")
+#: A sandbox plays a cloud, which rounds its own prices and bills, so it shares nothing with what it tests.
+CLOUDS_OF_THEIR_OWN = "providers/sandbox/"
+#: What `round` may not be called with: it rounds half to even without saying so.
+MONEY = re.compile("usd|price|amount|cost|cents", re.IGNORECASE)
+
+COMPARES_WITH_THE_CAP = "bot/rules/pricing/hours_cap.py"
+#: Where the field is no session's cap: a program's own limit has the same name, and the policy's numbers are held to
+#: each other when the policy is read.
+OTHER_LIMITS = frozenset({"bot/rules/policy/consumers.py", "bot/rules/policy/validation.py"})
+#: The cap may be shown: as a text for people, or in the field of a document.
+SHOWS = frozenset({"hours", "say_hours", "hours_said"})
+SHOWN_AS = "max_hours_without_override"
+
+
+@cache
+def ours() -> dict[str, ast.Module]:
+    """Every module of the product, by its path."""
+    return {name: parsed(path) for path in python_files() if not (name := name_of(path)).startswith("tests/")}
+
+
+def called(node: ast.Call) -> str:
+    """The name of a called function or method."""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def unit(node: ast.Call) -> Decimal | None:
+    """The value of `Decimal("0.01")` and its like: a power of ten, or half of one, below 1. None for anything else."""
+    first = node.args[0] if called(node) == "Decimal" and node.args else None
+    if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+        return None
+    try:
+        value = Decimal(first.value)
+    except InvalidOperation:
+        return None
+    digits = value.normalize().as_tuple().digits
+    return value if 0 < value < 1 and digits in ((1,), (5,)) else None
+
+
+def roundings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """`(line, what)` of every call that rounds a `Decimal`, and of every constant that money is rounded by."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            value = unit(node)
+            if called(node) in ("quantize", "scaleb"):
+                yield node.lineno, called(node)
+            elif value is not None and value < CENT:
+                yield node.lineno, str(value)
+            elif called(node) == "round" and node.args and MONEY.search(ast.unparse(node.args[0])):
+                yield node.lineno, "round"
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if unit(node.value) is not None and "CENT" in ast.unparse(targets[0]).upper():
+                yield node.lineno, ast.unparse(targets[0])
+
+
+def uses_of_the_cap(tree: ast.Module) -> Iterator[int]:
+    """The lines that take `max_hours` of a policy for anything but showing it."""
+    shown = {
+        id(argument)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for argument in [
+            *(node.args if called(node) in SHOWS else []),
+            *(keyword.value for keyword in node.keywords if keyword.arg == SHOWN_AS),
+        ]
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "max_hours" and id(node) not in shown:
+            yield node.lineno
+
+
+def test_money_is_rounded_in_one_module() -> None:
+    found = {name: list(roundings(tree)) for name, tree in ours().items() if not name.startswith(CLOUDS_OF_THEIR_OWN)}
+    assert {name for name, lines in found.items() if lines} == {ROUNDS_MONEY}
+
+
+def test_the_cap_on_hours_is_compared_in_one_function() -> None:
+    found = {name: list(uses_of_the_cap(tree)) for name, tree in ours().items()}
+    assert {name for name, lines in found.items() if lines} == OTHER_LIMITS | {COMPARES_WITH_THE_CAP}
+    assert len(found[COMPARES_WITH_THE_CAP]) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "offends"),
+    [
+        ("x = price.quantize(unit)", True),
+        ("x = Decimal(1).scaleb(-6)", True),
+        ('MICRO = Decimal("0.000001")', True),
+        ('x >= Decimal("5e-7")', True),
+        ('_CENT: Final = Decimal("0.01")', True),
+        ("x = round(offer.price_usd_h * 2, 6)", True),
+        ("x = round(hours, 2)", False),
+        ('SHARE = Decimal("0.01")', False),
+        ('PRICE = Decimal("0.000023")', False),
+        ("x = money.amount(price_usd_h)", False),
+    ],
+)
+def test_a_rounding_is_seen(line: str, offends: bool) -> None:
+    assert bool(list(roundings(ast.parse(line)))) is offends
+
+
+@pytest.mark.parametrize(
+    ("line", "offends"),
+    [
+        ("late = total > policy.max_hours", True),
+        ("most = max(ctx.policy.max_hours, allowed)", True),
+        ("cap = policy.max_hours", True),
+        ("judge(hours, policy.max_hours)", True),
+        ("text = hours(policy.max_hours)", False),
+        ("late = total > policy.max_hours_ever", False),
+        ("Lifecycle(max_hours_without_override=policy.max_hours)", False),
+    ],
+)
+def test_a_comparison_with_the_cap_is_seen(line: str, offends: bool) -> None:
+    assert bool(list(uses_of_the_cap(ast.parse(line)))) is offends
