@@ -24,10 +24,10 @@ import uvicorn
 
 from bot import logs
 from bot.api.app import build_api
-from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Desk
+from bot.api.dependencies import CALLS_PER_MINUTE, ApiSettings, Dependencies
 from bot.services.runtime.context import Context
 from bot.settings import Settings, private_directory, refuse_loose
-from bot.slack.app import SlackDoor
+from bot.slack.app import SlackApp
 from bot.slack.guard import Receive, Scope, Send
 from bot.slack.settings import SlackSettings
 from bot.ticker.schedule import Ticker
@@ -55,18 +55,18 @@ class Bot:
     """Slack, the API and the ticker over one context. `start` once, then `stop` once."""
 
     def __init__(self, ctx: Context, slack: SlackSettings, *, calls_per_minute: int = CALLS_PER_MINUTE) -> None:
-        self.door = SlackDoor(ctx, slack)
-        ctx = self.ctx = replace(ctx, people=self.door.people)
-        self.ticker = Ticker(jobs(ctx, self.door.messenger, self._recover))
+        self.slack_app = SlackApp(ctx, slack)
+        ctx = self.ctx = replace(ctx, people=self.slack_app.people)
+        self.ticker = Ticker(jobs(ctx, self.slack_app.messenger, self._recover))
         self._slack_over_http = not slack.app_token
-        self._slack = self.door.asgi if self._slack_over_http else None
+        self._slack = self.slack_app.asgi if self._slack_over_http else None
         shown_in = slack.approvals_channel or slack.operators_channel or ""
         checks = {"ledger": self._ledger_answers, "ticker": self._ticker_runs}
-        self._api = build_api(Desk(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
+        self._api = build_api(Dependencies(ctx, ApiSettings(shown_in, calls_per_minute)), checks)
         logs.guard_handlers()
 
     async def _recover(self) -> int:
-        return await self.door.recover(self.ctx.clock.now())
+        return await self.slack_app.recover(self.ctx.clock.now())
 
     async def _ledger_answers(self) -> None:
         await ping(self.ctx.db)
@@ -84,13 +84,13 @@ class Bot:
 
     async def start(self) -> None:
         """Connect to Slack, then begin to work."""
-        await self.door.start()
+        await self.slack_app.start()
         self.ticker.start()
 
     async def stop(self) -> None:
         """Finish what runs, then let go of Slack."""
         await self.ticker.stop()
-        await self.door.stop()
+        await self.slack_app.stop()
 
 
 def slack_settings(settings: Settings) -> SlackSettings:

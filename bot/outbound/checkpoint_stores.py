@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any
 from urllib.parse import urlsplit
 
-from bot.outbound.egress import Egress, Refused, Unreachable, head
+from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, head
 
 TIMEOUT_S = 20.0
 #: Files beside checkpoints: they tell how a job goes, or what a repository is, and keep nothing of the job.
@@ -29,7 +29,7 @@ class StoreUnreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredFile:
     """One file: its path, its bytes, and the store's own time of it."""
 
     path: str
@@ -49,7 +49,7 @@ class Stores:
     #: Where a URL may lead; whoever asks for GPUs chooses it.
     egress: Egress = field(default_factory=Egress)
 
-    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
+    async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
         """The newest file at a place, of scheme s3, hf or https; None where there is none, else `StoreUnreachable`."""
         if scheme == "https":
             return await self._file(root)
@@ -66,13 +66,13 @@ class Stores:
         finally:
             over.set()  # A thread cannot be ended from outside, so it asks between two pages.
 
-    async def _file(self, url: str) -> Found | None:
+    async def _file(self, url: str) -> StoredFile | None:
         """One file by its URL, as its server describes it without sending it."""
         try:
             answer = await head(url, self.egress, timeout_s=self.timeout_s)
-        except Refused:
+        except AddressRefused:
             raise StoreUnreachable("its URL does not lead to a public address, so it is not called") from None
-        except Unreachable as error:
+        except AddressUnreachable as error:
             raise StoreUnreachable(f"its URL could not be asked ({error})") from None
         at = urlsplit(url)
         if answer.status in (404, 410):
@@ -81,9 +81,9 @@ class Stores:
             raise StoreUnreachable(f"{at.hostname} answered {answer.status}")
         if answer.length is None or answer.modified is None:
             raise StoreUnreachable(f"{at.hostname} does not say how large its file is and when it was changed")
-        return Found(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
+        return StoredFile(at.path.rpartition("/")[2] or at.path, answer.length, answer.modified)
 
-    def _s3(self, bucket: str, prefix: str, over: Event) -> Found | None:
+    def _s3(self, bucket: str, prefix: str, over: Event) -> StoredFile | None:
         import boto3  # noqa: PLC0415 # Heavy, and only needed where checkpoints are in S3.
         from botocore.config import Config  # noqa: PLC0415
 
@@ -97,37 +97,37 @@ class Stores:
                 connect_timeout=CONNECT_S, read_timeout=10, retries={"max_attempts": 2}, s3={"addressing_style": "path"}
             ),
         )
-        newest: Found | None = None
+        newest: StoredFile | None = None
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             if over.is_set():
                 return None  # Nobody waits for this answer any more.
             for one in page.get("Contents", ()):
                 # `run` is a prefix of `run2/` too, where somebody else's newer file would speak for this place.
                 if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
-                    newest = _newer(newest, Found(one["Key"], int(one["Size"]), one["LastModified"]))
+                    newest = _newer(newest, StoredFile(one["Key"], int(one["Size"]), one["LastModified"]))
         return newest
 
-    def _hub(self, repository: str, path: str, over: Event) -> Found | None:
+    def _hub(self, repository: str, path: str, over: Event) -> StoredFile | None:
         from huggingface_hub import HfApi  # noqa: PLC0415 # Heavy, and only needed where checkpoints are on the Hub.
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
         api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
         # A listing of a Hub that is away is tried for 23 s in a thread that nothing ends; this call is tried once.
         api.model_info(repository, timeout=CONNECT_S)
-        newest: Found | None = None
+        newest: StoredFile | None = None
         try:
             for one in api.list_repo_tree(repository, path or None, recursive=True, expand=True):
                 if over.is_set():
                     return None
                 commit = getattr(one, "last_commit", None)
                 if commit is not None and hasattr(one, "size"):
-                    newest = _newer(newest, Found(one.path, int(one.size), commit.date))
+                    newest = _newer(newest, StoredFile(one.path, int(one.size), commit.date))
         except EntryNotFoundError:
             return None
         return newest
 
 
-def _newer(one: Found | None, other: Found) -> Found | None:
+def _newer(one: StoredFile | None, other: StoredFile) -> StoredFile | None:
     # A log goes on when nothing is saved any more, and a new repository has a file before anything is.
     if _BESIDE.search(other.path):
         return one

@@ -61,11 +61,11 @@ _HOST: Final = re.compile(
 _PLAIN: Final = re.compile(r"[!-~]+")
 
 
-class Refused(ValueError):
+class AddressRefused(ValueError):
     """We do not call this address; the message says why, in a sentence for people."""
 
 
-class Unreachable(Exception):
+class AddressUnreachable(Exception):
     """Nobody answered; the message says in a few words what happened, and nothing of what was received."""
 
 
@@ -100,7 +100,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EgressResponse:
     """What is known of an answer: its status, and for how many seconds it asked to be left alone.
 
     Of a HEAD also the bytes of what is there, and when it was last changed; None where the server does not say.
@@ -123,24 +123,26 @@ def is_public(address: Address) -> bool:
 def read_url(url: str, egress: Egress) -> Target:
     """A URL that may be called as far as its text tells. Raises `Refused`."""
     if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url) or "\\" in url:
-        raise Refused("A webhook's URL is ASCII without spaces and backslashes, such as https://example.com/hooks.")
+        raise AddressRefused(
+            "A webhook's URL is ASCII without spaces and backslashes, such as https://example.com/hooks."
+        )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise Refused("This is not a URL; it looks like https://example.com/hooks.") from error
+        raise AddressRefused("This is not a URL; it looks like https://example.com/hooks.") from error
     scheme = parts.scheme.lower()
     if scheme not in PORTS:
-        raise Refused("A webhook's URL begins with https://.")
+        raise AddressRefused("A webhook's URL begins with https://.")
     if "@" in parts.netloc:
-        raise Refused("A webhook's URL holds no user name or password; the signature says who calls.")
+        raise AddressRefused("A webhook's URL holds no user name or password; the signature says who calls.")
     if parts.fragment or "#" in url:
-        raise Refused("A webhook's URL has no #fragment; it would never be sent.")
+        raise AddressRefused("A webhook's URL has no #fragment; it would never be sent.")
     host = _host(parts.hostname or "")
     port = PORTS[scheme] if port is None else port
     if not egress.networks and (scheme != "https" or port not in egress.ports):
         allowed = ", ".join(map(str, egress.ports))
-        raise Refused(f"A webhook's URL begins with https:// and its port is one of {allowed}.")
+        raise AddressRefused(f"A webhook's URL begins with https:// and its port is one of {allowed}.")
     path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
     target = Target(scheme, host, port, path)
     if _literal(host) is not None and not egress.allows(scheme, host, port):
@@ -154,7 +156,9 @@ def _host(host: str) -> str:
         return host
     last = host.rpartition(".")[2]
     if not _HOST.fullmatch(host) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
-        raise Refused("The host of a webhook's URL is a name such as example.com, or an address in its usual spelling.")
+        raise AddressRefused(
+            "The host of a webhook's URL is a name such as example.com, or an address in its usual spelling."
+        )
     return host
 
 
@@ -167,8 +171,8 @@ def _literal(host: str) -> Address | None:
         return None
 
 
-def _inside(host: str) -> Refused:
-    return Refused(f"{host[:80]} is not a public address, so it is not called.")
+def _inside(host: str) -> AddressRefused:
+    return AddressRefused(f"{host[:80]} is not a public address, so it is not called.")
 
 
 async def resolve_once(host: str, port: int) -> Sequence[str]:
@@ -186,9 +190,9 @@ async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -
         try:
             found = await resolve(target.host, target.port)
         except (OSError, UnicodeError) as error:
-            raise Unreachable("the name does not resolve") from error
+            raise AddressUnreachable("the name does not resolve") from error
     if not found:
-        raise Unreachable("the name does not resolve")
+        raise AddressUnreachable("the name does not resolve")
     # One bad record of several is enough: whoever answers so wants it to be the one that is dialled.
     if not all(egress.allows(target.scheme, ip, target.port) for ip in found):
         raise _inside(target.host)
@@ -238,7 +242,7 @@ async def post(
     timeout_s: float = TIMEOUT_S,
     resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
-) -> Answer:
+) -> EgressResponse:
     """POST `body` and say which status came back. Raises `Refused` and `Unreachable`, and nothing else."""
     return await _call("POST", url, body, headers, egress, timeout_s, resolve, tls)
 
@@ -250,7 +254,7 @@ async def head(
     timeout_s: float = TIMEOUT_S,
     resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
-) -> Answer:
+) -> EgressResponse:
     """HEAD a file and say what its server knows of it. Raises `Refused` and `Unreachable`, and nothing else."""
     return await _call("HEAD", url, b"", {}, egress, timeout_s, resolve, tls)
 
@@ -264,18 +268,18 @@ async def _call(
     timeout_s: float,
     resolve: Resolve,
     tls: ssl.SSLContext | None,
-) -> Answer:
+) -> EgressResponse:
     target = read_url(url, egress)
     try:
         async with asyncio.timeout(timeout_s):
             addresses = await vet(target, egress, resolve)
             return await _send(method, target, addresses, body, headers, tls, timeout_s)
     except TimeoutError as error:
-        raise Unreachable(f"no answer within {timeout_s:g} s") from error
+        raise AddressUnreachable(f"no answer within {timeout_s:g} s") from error
     except (httpcore.ConnectError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
-        raise Unreachable(_words(error)) from error
+        raise AddressUnreachable(_words(error)) from error
     except (OSError, ssl.SSLError) as error:
-        raise Unreachable(_words(error)) from error
+        raise AddressUnreachable(_words(error)) from error
 
 
 @cache
@@ -292,7 +296,7 @@ async def _send(
     headers: Mapping[str, str],
     tls: ssl.SSLContext | None,
     timeout_s: float,
-) -> Answer:
+) -> EgressResponse:
     at = httpcore.URL(
         scheme=target.scheme.encode(), host=target.host.encode(), port=target.port, target=target.path.encode()
     )
@@ -311,7 +315,7 @@ async def _send(
             read += len(chunk)
             if read > READ_MAX:
                 break
-        found = Answer(answer.status, _retry_after(answer.headers))
+        found = EgressResponse(answer.status, _retry_after(answer.headers))
         if method == "HEAD":
             found = replace(found, length=_length(answer.headers), modified=_modified(answer.headers))
         return found

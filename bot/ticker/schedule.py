@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ScheduledJob:
     """Claim a batch, call one service. `run` returns how many rows it worked on; it may be called at any time.
 
     `every_s` is the pause between two looks; `hints` wake it earlier; `drain` asks again at once while there is work.
@@ -46,7 +46,7 @@ class Job:
 class _Loop:
     """One of the loops of a job. At most one run at a time in it."""
 
-    job: Job
+    job: ScheduledJob
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     rested: asyncio.Event = field(default_factory=asyncio.Event)
     failures: int = 0
@@ -88,7 +88,7 @@ class _Loop:
 class _Crew:
     """All loops of one job."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: ScheduledJob) -> None:
         self.job = job
         self.loops = [_Loop(job) for _ in range(job.width)]
         self.waited_s = 0.0
@@ -114,7 +114,7 @@ class _Crew:
 class Ticker:
     """Runs jobs until it is stopped. `start` once, then `stop` once."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[ScheduledJob]) -> None:
         self._crews = [_Crew(job) for job in jobs]
         self._loops = [loop for crew in self._crews for loop in crew.loops]
         self._scheduler = AsyncIOScheduler(

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from ledger.engine.db import may_lock
-from ledger.models import GrantRow, Instance, Request, Session, Stray
+from ledger.models import GrantRow, Instance, Orphan, Request, Session
 
 
 def _lock_of(of: Any) -> Any:
@@ -66,10 +66,10 @@ async def lock_families(tx: AsyncSession, instance_ids: Collection[str]) -> None
         await tx.execute(query.with_for_update(key_share=True, of=Request))
 
 
-async def lock_stray(tx: AsyncSession, stray_id: str) -> None:
+async def lock_orphan(tx: AsyncSession, stray_id: str) -> None:
     """Let one transaction at a time decide what becomes of a stray, until it ends."""
     if may_lock(tx):
-        await tx.execute(select(Stray.id).where(Stray.id == stray_id).with_for_update(key_share=True))
+        await tx.execute(select(Orphan.id).where(Orphan.id == stray_id).with_for_update(key_share=True))
 
 
 async def lock_budgets(tx: AsyncSession) -> None:
@@ -84,7 +84,7 @@ async def lock_requester(tx: AsyncSession, requester: str) -> None:
         await tx.execute(select(func.pg_advisory_xact_lock(_REQUESTER, func.hashtext(requester))))
 
 
-async def lock_seals(tx: AsyncSession) -> None:
+async def lock_hash_chain(tx: AsyncSession) -> None:
     """Let one transaction at a time seal the journal, until it ends."""
     if may_lock(tx):
         await tx.execute(select(func.pg_advisory_xact_lock(_SEALS)))
@@ -96,7 +96,7 @@ async def lock_rollup(tx: AsyncSession) -> None:
         await tx.execute(select(func.pg_advisory_xact_lock(_ROLLUP)))
 
 
-async def lock_standing(tx: AsyncSession) -> None:
+async def lock_auto_approval(tx: AsyncSession) -> None:
     """Let one transaction at a time judge what may still start without another person's approval, until it ends.
 
     Taken after the family, so that whoever holds it waits for no other family.

@@ -11,14 +11,39 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.events import announce, record
 from ledger.core.locks import lock_family
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.proof import ProofOfEnd
-from ledger.kernel.states import InstanceState, NotificationKind, State, announced, is_terminal, reachable, sources
-from ledger.models import GrantRow, Instance, Request, Session, Stray
+from ledger.kernel.states import (
+    GrantState,
+    InstanceState,
+    NotificationKind,
+    OrphanState,
+    RequestState,
+    SessionState,
+    State,
+    announced,
+    claim_goes_on,
+    is_terminal,
+    nothing_due,
+    reachable,
+    sources,
+)
+from ledger.models import GrantRow, Instance, Orphan, Request, Session
 
-Row = TypeVar("Row", Request, GrantRow, Session, Instance, Stray)
+Row = TypeVar("Row", Request, GrantRow, Session, Instance, Orphan)
 
 #: The rows of which a sweep takes claims.
 CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
+
+
+#: What the audit log calls a move, by machine.
+MOVED: dict[type[State], EventKind] = {
+    RequestState: EventKind.REQUEST_MOVED,
+    GrantState: EventKind.GRANT_MOVED,
+    SessionState: EventKind.SESSION_MOVED,
+    InstanceState: EventKind.INSTANCE_MOVED,
+    OrphanState: EventKind.ORPHAN_MOVED,
+}
 
 
 class MoveError(Exception):
@@ -62,9 +87,9 @@ async def move(
     """Move one row to `to` and return it as it is now.
 
     The WHERE clause comes from the table of legal moves, narrowed by `only_from`, `version` (the row's version that
-    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal.
-    Raises `StaleMove` when the row has moved on, `IllegalMove` when it could never have come here, `LookupError` for an
-    unknown id.
+    the decision was made on) and `claim` (the token under which the work was done); `noted` goes into the journal. The
+    claim ends here, unless it `claim_goes_on`. Raises `StaleMove` when the row has moved on, `IllegalMove` when it
+    could never have come here, `LookupError` for an unknown id.
     """
     if to is InstanceState.GONE and proof is None:
         raise ProofMissing(f"{row_id}: only a ProofOfEnd moves an instance to gone")
@@ -81,7 +106,7 @@ async def move(
         where.append(model.version == version)
     if claim is not None:
         where.append(model.claim_token == claim)  # type: ignore[attr-defined] # Checked above.
-    changed = {"state": to, "version": model.version + 1, **(values or {})}
+    changed = {"state": to, "version": model.version + 1, **_freed(to), **(values or {})}
     row = (
         await tx.execute(
             update(model).where(*where).values(changed).returning(model).execution_options(populate_existing=True)
@@ -94,7 +119,7 @@ async def move(
         at=at,
         actor=actor,
         subject=row_id,
-        kind=f"{model.__tablename__.rstrip('s')}.moved",
+        kind=MOVED[type(to)],
         before=str(before.state),
         after=str(to),
         reason=reason,
@@ -103,6 +128,14 @@ async def move(
     for kind in announced(to):
         await _announce(tx, row, to, kind, at)
     return row
+
+
+def _freed(to: State) -> dict[str, Any]:
+    """The columns by which a claim ends with the move, and by which no job looks again where nothing is left to do."""
+    if isinstance(to, GrantState | OrphanState):
+        return {}
+    freed: dict[str, Any] = {} if claim_goes_on(to) else {"claim_token": None, "claim_until": None}
+    return freed | ({"due_at": None} if nothing_due(to) else {})
 
 
 def _evidence(proof: ProofOfEnd | None) -> dict[str, Any]:
@@ -127,13 +160,13 @@ def _refusal(row_id: str, now: State, to: State) -> MoveError:
 
 async def _announce(
     tx: AsyncSession,
-    row: Request | GrantRow | Session | Instance | Stray,
+    row: Request | GrantRow | Session | Instance | Orphan,
     to: State,
     kind: NotificationKind,
     at: datetime,
 ) -> None:
     """Find out where the notification of this move is read, and make it due there."""
-    if isinstance(row, Stray):
+    if isinstance(row, Orphan):
         await announce(tx, at=at, kind=kind, subject=row.id, destination="channel:operators")
         return
     request = row if isinstance(row, Request) else await tx.get_one(Request, row.request_id)

@@ -49,7 +49,7 @@ async def take(
     return timedelta(microseconds=wait_us), taken is not None
 
 
-async def hold(db: Database, name: str, until: datetime) -> None:
+async def pause_until(db: Database, name: str, until: datetime) -> None:
     """No turn of `name` comes before `until`. Raises `TurnsUnavailable`."""
     until_us = (until - _EPOCH) // _US
     insert = db.insert(TurnRow).values(name=name, free_at_us=until_us)

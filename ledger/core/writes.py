@@ -14,15 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for
 from ledger.kernel import money
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.ids import new_id
-from ledger.models import Instance, LedgerEntry, Request, Session, Stray
+from ledger.models import Instance, LedgerEntry, Orphan, Request, Session
 
 Tx = AsyncSession
 
 
 async def amend(
     tx: Tx,
-    model: type[Request | Session | Instance | Stray],
+    model: type[Request | Session | Instance | Orphan],
     row_id: str,
     *,
     claim: str | None = None,
@@ -52,11 +53,11 @@ async def add_request(tx: Tx, **values: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class NewEntry:
     """One balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
 
     key: str
-    kind: str
+    kind: EntryKind
     debit: str
     credit: str
     amount_usd: Decimal
@@ -71,7 +72,7 @@ async def book(
     tx: Tx,
     *,
     key: str,
-    kind: str,
+    kind: EntryKind,
     debit: str,
     credit: str,
     amount_usd: Decimal,
@@ -85,7 +86,7 @@ async def book(
 
     Raises ValueError for a negative amount: a correction is an entry in the other direction.
     """
-    entry = Entry(
+    entry = NewEntry(
         key=key,
         kind=kind,
         debit=debit,
@@ -100,7 +101,7 @@ async def book(
     return await book_all(tx, [entry]) == 1
 
 
-async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
+async def book_all(tx: Tx, entries: Sequence[NewEntry]) -> int:
     """Book many entries in few statements; how many of them are new. The rest is as for one."""
     if any(entry.amount_usd < 0 for entry in entries):
         raise ValueError("an entry moves a positive amount; book a correction in the other direction")
@@ -115,4 +116,4 @@ async def book_all(tx: Tx, entries: Sequence[Entry]) -> int:
     return len((await tx.execute(added.returning(LedgerEntry.__table__.c.id), rows)).all())
 
 
-_ENTRY = tuple(one.name for one in fields(Entry))
+_ENTRY = tuple(one.name for one in fields(NewEntry))

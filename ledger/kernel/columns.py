@@ -1,4 +1,4 @@
-"""Column types: money as integer micro-dollars, time as aware UTC, states as their enum, text that both databases take.
+"""Column types: micro-dollars, aware UTC, states as their enum, job requests, and text that both databases take.
 
 PostgreSQL refuses a NUL character and half of a surrogate pair, in text and in JSONB, where SQLite stores them. Foreign
 text (a message, a cloud's status) may hold both, and one such character must not make a row unwritable.
@@ -19,6 +19,7 @@ from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
+from ledger.kernel.job import JobRequest
 from ledger.kernel.money import from_micro, to_micro
 
 E = TypeVar("E", bound=StrEnum)
@@ -87,6 +88,19 @@ class Json(TypeDecorator[Any]):
         return storable_json(value)
 
 
+class JobJson(TypeDecorator[JobRequest]):
+    """A `JobRequest` as JSON, made storable as it is bound."""
+
+    impl = CHECKED_JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: JobRequest | None, dialect: Dialect) -> Any:
+        return None if value is None else storable_json(value.to_json())
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> JobRequest | None:
+        return None if value is None else JobRequest.from_json(value)
+
+
 class MicroUsd(TypeDecorator[Decimal]):
     """`Decimal` dollars in Python, integer micro-dollars in the database. A float is refused."""
 
@@ -125,14 +139,14 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class EnumText(TypeDecorator[E]):
-    """A `StrEnum` stored as its text, so that a new state needs no change of type in the database."""
+    """A `StrEnum` stored as its text, so that a new word needs no change of type in the database."""
 
-    impl = String(24)
+    impl = String
     cache_ok = True
 
-    def __init__(self, enum: type[E]) -> None:
-        super().__init__()
-        self.enum = enum
+    def __init__(self, enum: type[E], length: int = 24) -> None:
+        super().__init__(length)
+        self.enum, self.length = enum, length
 
     def process_bind_param(self, value: E | None, dialect: Dialect) -> str | None:
         return None if value is None else str(self.enum(value))

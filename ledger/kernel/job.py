@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -24,16 +24,6 @@ class GpuConstraint:
     count_max: int = 1
     memory_gb_min: Decimal | None = None
     memory_gb_max: Decimal | None = None
-
-
-_DECIMALS = (
-    "max_price_usd_h",
-    "budget_cap_usd",
-    "min_reliability",
-    "memory_gb_total_min",
-    "min_cuda",
-    "min_capability",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +72,25 @@ class JobRequest:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobRequest:
         """The inverse of `to_json`. Unknown keys are ignored, so that older code reads newer rows."""
-        known = {k: v for k, v in data.items() if k in cls.__dataclass_fields__}
-        gpu = {k: v for k, v in known.pop("gpu").items() if k in GpuConstraint.__dataclass_fields__}
-        for key in ("memory_gb_min", "memory_gb_max"):
-            gpu[key] = _decimal(gpu.get(key))
-        gpu["names"] = tuple(gpu.get("names", ()))
-        for key in _DECIMALS:
-            known[key] = _decimal(known.get(key))
-        for key in ("candidates", "regions", "work"):
-            known[key] = tuple(known.get(key, ()))
-        known["hours"] = Decimal(known["hours"])
-        known["already_hours"] = Decimal(known.get("already_hours", 0))
-        known["spot"] = SpotPolicy(known.get("spot", SpotPolicy.NO))
-        return cls(gpu=GpuConstraint(**gpu), **known)
+        return cls(**{**_known(cls, data), "gpu": GpuConstraint(**_known(GpuConstraint, data["gpu"]))})
 
 
-def _decimal(value: Any) -> Decimal | None:
-    return None if value is None else Decimal(value)
+#: How a value is read that JSON has in another type; fields that are not named here are read as they are.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("names", "candidates", "regions", "work"), tuple),
+    **dict.fromkeys(("hours", "already_hours", "memory_gb_min", "memory_gb_max", "memory_gb_total_min"), Decimal),
+    **dict.fromkeys(("max_price_usd_h", "budget_cap_usd", "min_reliability", "min_cuda", "min_capability"), Decimal),
+    "spot": SpotPolicy,
+}
+
+
+def _known(kind: type[GpuConstraint | JobRequest], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of `kind` in `data`; what is not there keeps its default."""
+    return {
+        name: _READ[name](value) if name in _READ and value is not None else value
+        for name, value in data.items()
+        if name in kind.__dataclass_fields__
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -33,14 +33,14 @@ class ProofKind(StrEnum):
     ABSENCE = "absence"
     FINAL_STATUS = "final_status"
     TIMEOUT = "timeout"
-    WORD = "word"
+    WRITE_OFF = "word"
 
 
 @dataclass(frozen=True, slots=True)
 class ProofOfEnd:
     """What the move to GONE demands: `from_absences`; for a batch cloud `from_final_status` or `from_timeout`.
 
-    `from_word` is an operator's, for an account that no key here opens any more.
+    `from_write_off` is an operator's, for an account that no key here opens any more.
     """
 
     kind: ProofKind
@@ -71,9 +71,9 @@ class ProofOfEnd:
         return cls(ProofKind.FINAL_STATUS, account, at, (at,))
 
     @classmethod
-    def from_word(cls, account: str, at: datetime) -> ProofOfEnd:
+    def from_write_off(cls, account: str, at: datetime) -> ProofOfEnd:
         """An operator answers for it, because nothing here can look: no key that is set up opens the account."""
-        return cls(ProofKind.WORD, account, at, (at,))
+        return cls(ProofKind.WRITE_OFF, account, at, (at,))
 
     @classmethod
     def from_timeout(

@@ -9,7 +9,7 @@ from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, MicroUsd, SafeString, SafeText, UtcDateTime
-from ledger.kernel.states import Tier
+from ledger.kernel.states import RollupTier
 from ledger.models.base import Base
 
 
@@ -34,7 +34,7 @@ class Rollup(Base):
 
     __tablename__ = "rollup"
 
-    tier: Mapped[Tier] = mapped_column(EnumText(Tier), primary_key=True)
+    tier: Mapped[RollupTier] = mapped_column(EnumText(RollupTier), primary_key=True)
     begins: Mapped[datetime] = mapped_column(UtcDateTime, primary_key=True)
     facet_id: Mapped[int] = mapped_column(ForeignKey("facets.id"), primary_key=True)
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
@@ -55,7 +55,7 @@ class Unrolled(Base):
     at: Mapped[datetime] = mapped_column(UtcDateTime)
 
 
-class EntrySeal(Base):
+class EntryHash(Base):
     """One link of the chain of all entries: a hash over an entry and the seal before it."""
 
     __tablename__ = "entry_seals"

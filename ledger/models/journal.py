@@ -10,6 +10,7 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, 
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InboxState, NotificationKind, NotificationState
 from ledger.models.base import Base, Claimable
 
@@ -22,7 +23,7 @@ class LedgerEntry(Base):
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
     #: The same fact booked twice has the same key, and the second is dropped.
     key: Mapped[str] = mapped_column(SafeString(128), unique=True)
-    kind: Mapped[str] = mapped_column(SafeString(16))  # reserve accrue release correct true_up external loss
+    kind: Mapped[EntryKind] = mapped_column(EnumText(EntryKind, 16))
     debit: Mapped[str] = mapped_column(SafeString(96))
     credit: Mapped[str] = mapped_column(SafeString(96))
     amount_usd: Mapped[Decimal] = mapped_column(MicroUsd)
@@ -53,7 +54,7 @@ class Event(Base):
     __table_args__ = (Index("ix_events_subject_at", "subject", "at"),)
 
 
-class Seal(Base):
+class EventHash(Base):
     """One link of a subject's chain: a hash over an event and the seal before it."""
 
     __tablename__ = "seals"

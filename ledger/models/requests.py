@@ -9,7 +9,9 @@ from typing import Any
 from sqlalchemy import ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.columns import EnumText, JobJson, Json, MicroUsd, SafeString, SafeText, UtcDateTime
+from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models.base import Base, Claimable
 
@@ -20,7 +22,7 @@ class Request(Claimable, Base):
     __tablename__ = "requests"
 
     id: Mapped[str] = mapped_column(SafeString(24), primary_key=True)
-    kind: Mapped[str] = mapped_column(SafeString(24))  # provision | override_12h | extend | drift_reconfirm | migrate
+    kind: Mapped[RequestKind] = mapped_column(EnumText(RequestKind))
     state: Mapped[RequestState] = mapped_column(EnumText(RequestState))
     version: Mapped[int] = mapped_column(Integer, default=1)
     quote_version: Mapped[int] = mapped_column(Integer, default=0)
@@ -28,7 +30,7 @@ class Request(Claimable, Base):
     inbox_key: Mapped[str] = mapped_column(SafeString(128), unique=True)
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("requests.id"))
     requester: Mapped[str] = mapped_column(SafeString(96))
-    job: Mapped[dict[str, Any]] = mapped_column(Json)
+    job: Mapped[JobRequest] = mapped_column(JobJson)
     reason: Mapped[str] = mapped_column(SafeText, default="")
     channel: Mapped[str] = mapped_column(SafeString(64))
     #: The sentence that says which rule asks for approval, and how many approvers it wants.

@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import Boolean, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.columns import EnumText, Json, MicroUsd, SafeString, SafeText, UtcDateTime
-from ledger.kernel.states import OPEN_INSTANCE, InstanceState, SessionState, StrayState
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, OrphanState, SessionState
 from ledger.models.base import Base, Claimable
 
 
@@ -107,7 +108,7 @@ class Instance(Claimable, Base):
     terminate_asked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     terminate_acked_at: Mapped[datetime | None] = mapped_column(UtcDateTime)
     #: How far the checkpoint gate is with its end: saving, held, or behind it; until when, and why, in a sentence.
-    gate: Mapped[str | None] = mapped_column(SafeString(16))
+    gate: Mapped[CheckpointStep | None] = mapped_column(EnumText(CheckpointStep, 16))
     gate_until: Mapped[datetime | None] = mapped_column(UtcDateTime)
     gate_note: Mapped[str | None] = mapped_column(SafeText)
     #: What its approval reserved for that: dollars of the cap that the run does not spend, and seconds of the GPU. None
@@ -165,7 +166,7 @@ class Disk(Base):
     )
 
 
-class Stray(Base):
+class Orphan(Base):
     """An instance of ours at a cloud without a row of its own: a duplicate, or one that landed late."""
 
     __tablename__ = "strays"
@@ -175,7 +176,7 @@ class Stray(Base):
     account: Mapped[str] = mapped_column(SafeString(24))
     ref: Mapped[str] = mapped_column(SafeString(256))
     label: Mapped[str] = mapped_column(SafeString(48))
-    state: Mapped[StrayState] = mapped_column(EnumText(StrayState))
+    state: Mapped[OrphanState] = mapped_column(EnumText(OrphanState))
     version: Mapped[int] = mapped_column(Integer, default=1)
     instance_id: Mapped[str | None] = mapped_column(ForeignKey("instances.id"))
     price_usd_h: Mapped[Decimal] = mapped_column(MicroUsd)

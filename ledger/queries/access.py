@@ -12,7 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
 from ledger.kernel.actor import Actor, ActorKind
-from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Request, Session, Stray
+from ledger.kernel.event_kind import EventKind
+from ledger.models import ApiAnswer, ApiKey, Consumer, Event, Instance, Orphan, Request, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ def about(whose: Whose) -> ColumnElement[bool]:
         Event.subject.in_(select(Request.id).where(whose.where(Request.requester))),
         Event.subject.in_(sessions),
         Event.subject.in_(instances),
-        Event.subject.in_(select(Stray.id).where(Stray.instance_id.in_(instances))),
-        and_(Event.kind == "budget.threshold", Event.subject.in_(budgets)),
+        Event.subject.in_(select(Orphan.id).where(Orphan.instance_id.in_(instances))),
+        and_(Event.kind == EventKind.BUDGET_THRESHOLD, Event.subject.in_(budgets)),
     )
 
 
@@ -68,7 +69,7 @@ async def consumers_owned(tx: AsyncSession, whose: Whose) -> list[Actor]:
     return [Actor.from_ref(ref) for ref in found]
 
 
-async def hold_consumer(tx: AsyncSession, actor: str, owner: str, by: str, at: datetime) -> Consumer:
+async def lock_consumer(tx: AsyncSession, actor: str, owner: str, by: str, at: datetime) -> Consumer:
     """The consumer's row, made when it is new, and locked until the transaction ends: its keys are counted next."""
     insert = insert_for(tx, Consumer).values(actor=actor, owner=owner, created_at=at, created_by=by)
     await tx.execute(insert.on_conflict_do_nothing(index_elements=["actor"]))

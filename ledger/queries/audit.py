@@ -18,10 +18,10 @@ from ledger.models import (
     LedgerEntry,
     Notification,
     Option,
+    Orphan,
     Quote,
     Request,
     Session,
-    Stray,
 )
 from ledger.models.base import Base
 
@@ -39,7 +39,7 @@ class Books:
     grants: tuple[GrantRow, ...]
     sessions: tuple[Session, ...]
     instances: tuple[Instance, ...]
-    strays: tuple[Stray, ...]
+    strays: tuple[Orphan, ...]
     entries: tuple[LedgerEntry, ...]
     events: tuple[Event, ...]
     notifications: tuple[Notification, ...]
@@ -67,7 +67,7 @@ async def read_books(db: Database) -> Books:
             await table(GrantRow),
             await table(Session),
             await table(Instance),
-            await table(Stray),
+            await table(Orphan),
             await table(LedgerEntry),
             await table(Event),
             await table(Notification),

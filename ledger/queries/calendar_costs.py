@@ -29,9 +29,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.calendar_spans import begin
 from ledger.kernel.columns import MicroUsd
-from ledger.kernel.states import Tier
+from ledger.kernel.entry_kind import SPENT
+from ledger.kernel.states import RollupTier
 from ledger.models import Facet, LedgerEntry, Rollup, Unrolled
-from ledger.queries.rollup import AMOUNT, FACETS, SPENT, by_facet_id, days_and_hours, raw, waiting
+from ledger.queries.rollup import AMOUNT, FACETS, by_facet_id, days_and_hours, raw, waiting
 
 _HOUR = timedelta(hours=1)
 _AMOUNT: ColumnElement[Decimal] = type_coerce(Rollup.amount_usd, MicroUsd)
@@ -61,13 +62,13 @@ def _segment(since: datetime, until: datetime) -> _Segment:
 
 
 def _full(at: datetime) -> datetime:
-    hour = begin(Tier.HOUR, at)
+    hour = begin(RollupTier.HOUR, at)
     return hour if hour == at else hour + _HOUR
 
 
 def _midnight(at: datetime) -> datetime:
     """The midnight (UTC) next to it, so that few hours are read one by one."""
-    return begin(Tier.DAY, at + timedelta(hours=12))
+    return begin(RollupTier.DAY, at + timedelta(hours=12))
 
 
 def _hours(since: datetime, until: datetime) -> list[datetime]:
@@ -122,11 +123,11 @@ def _folded(segments: Sequence[_Segment], by: Collection[str]) -> list[Select[An
     """
     last = len(segments) - 1
     days = [_days(one, n == 0, n == last) for n, one in enumerate(segments)]
-    of_days = (Rollup.tier == Tier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
+    of_days = (Rollup.tier == RollupTier.DAY, Rollup.begins >= segments[0].first, Rollup.begins < segments[-1].last)
     found = [_named(days, and_(*of_days), by)]
     if read := sorted({hour for one in segments for hour in (*one.more, *one.less)}):
         hours = [_single(one) for one in segments]
-        found.append(_named(hours, and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(read)), by))
+        found.append(_named(hours, and_(Rollup.tier == RollupTier.HOUR, Rollup.begins.in_(read)), by))
     return found
 
 

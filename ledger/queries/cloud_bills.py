@@ -14,9 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_family
 from ledger.engine.db import insert_for, may_lock
-from ledger.kernel.states import InstanceState, StrayState
-from ledger.models import BillLine, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import STRAY_ID, TOTAL, USED
+from ledger.kernel.entry_kind import USED, EntryKind
+from ledger.kernel.states import InstanceState, OrphanState
+from ledger.models import BillLine, Instance, LedgerEntry, Orphan, Session
+from ledger.queries.rollup import STRAY_ID, TOTAL
 
 _CHUNK = 500
 
@@ -25,7 +26,7 @@ Bill = tuple[str, str, str]
 
 
 @dataclass(slots=True)
-class Account:
+class BillSubject:
     """What is gone: an instance of a session, or a stray; what the ledger says it cost by component, and its bill.
 
     `holder` is the account that pays for it, `subject` whose journal tells of it, `gpu_usd_h` its rate without storage.
@@ -46,8 +47,8 @@ class Account:
     lines: list[BillLine] = field(default_factory=list)
 
 
-def _of_row(row: Instance) -> Account:
-    return Account(
+def _of_row(row: Instance) -> BillSubject:
+    return BillSubject(
         id=row.id,
         cloud=row.cloud,
         account=row.account,
@@ -62,8 +63,8 @@ def _of_row(row: Instance) -> Account:
     )
 
 
-def _of_stray(stray: Stray) -> Account:
-    return Account(
+def _of_stray(stray: Orphan) -> BillSubject:
+    return BillSubject(
         id=stray.id,
         cloud=stray.cloud,
         account=stray.account,
@@ -87,20 +88,25 @@ async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None
         await tx.execute(adding.on_conflict_do_update(index_elements=there, set_=changed), list(rows))
 
 
-async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[Account]:
+async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[BillSubject]:
     """Every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
     gone = (Instance.cloud == cloud, Instance.account == account, Instance.state == InstanceState.GONE)
     query = select(Instance).where(*gone, Instance.ended_at >= since, Instance.ref.is_not(None)).order_by(Instance.id)
     found = await _filled(tx, list(await tx.scalars(query)))
-    over = (Stray.cloud == cloud, Stray.account == account, Stray.state == StrayState.GONE, Stray.ended_at >= since)
-    return found + await _filled_strays(tx, list(await tx.scalars(select(Stray).where(*over).order_by(Stray.id))))
+    over = (
+        Orphan.cloud == cloud,
+        Orphan.account == account,
+        Orphan.state == OrphanState.GONE,
+        Orphan.ended_at >= since,
+    )
+    return found + await _filled_strays(tx, list(await tx.scalars(select(Orphan).where(*over).order_by(Orphan.id))))
 
 
-async def account_of(tx: AsyncSession, account: Account) -> Account | None:
+async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | None:
     """The same instance, fresh; nobody else corrects it until the transaction ends. None: another one answers now."""
     if account.session_id is None:
-        await lock_family(tx, Stray, account.id)
-        stray = await tx.get_one(Stray, account.id, populate_existing=True, with_for_update=may_lock(tx))
+        await lock_family(tx, Orphan, account.id)
+        stray = await tx.get_one(Orphan, account.id, populate_existing=True, with_for_update=may_lock(tx))
         return next(iter(await _filled_strays(tx, [stray])), None)
     await lock_family(tx, Instance, account.id)
     (found,) = await _filled(tx, [await tx.get_one(Instance, account.id, populate_existing=True)])
@@ -125,16 +131,16 @@ async def used_by(
     return rows, used
 
 
-async def corrected(tx: AsyncSession, account: Account) -> int:
+async def corrected(tx: AsyncSession, account: BillSubject) -> int:
     """How many corrections of an instance are booked."""
     mine: tuple[ColumnElement[bool], ...] = (LedgerEntry.key.startswith(f"{account.id}/true-up/"),)
     if account.session_id is not None:  # Steps of a rate are counted too: so was the number of each correction.
         session = LedgerEntry.session_id == account.session_id
-        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == "true_up")
+        mine = (session, LedgerEntry.instance_id == account.id, LedgerEntry.kind == EntryKind.TRUE_UP)
     return await tx.scalar(select(func.count()).where(*mine)) or 0
 
 
-async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[Account]:
+async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[BillSubject]:
     found = {row.id: _of_row(row) for row in rows}
     by_ref = {(one.cloud, one.account, one.ref): one for one in found.values()}
     for start in range(0, len(rows), _CHUNK):
@@ -151,7 +157,7 @@ async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[Account]:
     return list(found.values())
 
 
-async def _filled_strays(tx: AsyncSession, strays: list[Stray]) -> list[Account]:
+async def _filled_strays(tx: AsyncSession, strays: list[Orphan]) -> list[BillSubject]:
     """Those that no session's instance answers for: that one is on one bill with the stray that it was before."""
     by_ref = {(one.cloud, one.account, one.ref): _of_stray(one) for one in strays}
     for start in range(0, len(strays), _CHUNK):
@@ -165,19 +171,19 @@ async def _filled_strays(tx: AsyncSession, strays: list[Stray]) -> list[Account]
     return list(by_ref.values())
 
 
-async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Account]) -> None:
+async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
     for line in await tx.scalars(select(BillLine).where(BillLine.ref.in_(refs))):
         if (line.cloud, line.account, line.ref) in by_ref:
             by_ref[line.cloud, line.account, line.ref].lines.append(line)
 
 
-async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Account]) -> None:
+async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
     """What strays cost. One that was taken for gone and came back is on one bill with the row that it was before."""
     query = (
-        select(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component, TOTAL)
-        .join(LedgerEntry, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
-        .where(Stray.ref.in_(refs))
-        .group_by(Stray.cloud, Stray.account, Stray.ref, LedgerEntry.component)
+        select(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component, TOTAL)
+        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == STRAY_ID))
+        .where(Orphan.ref.in_(refs))
+        .group_by(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component)
     )
     rows: Any = await tx.execute(query)
     for cloud, account, ref, component, usd in rows:

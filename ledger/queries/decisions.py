@@ -15,17 +15,18 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from ledger.core.locks import lock_family
 from ledger.engine.db import may_lock
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.request_kind import ABOUT_SESSION
 from ledger.kernel.states import InstanceState, RequestState
 from ledger.models import Approval, Consumer, Instance, Option, Quote, Request, Session, Token
 from ledger.queries.lookups import override_of, session_of
 from ledger.queries.session_costs import spent_before
 
 #: Kinds of requests that are about a session that runs already.
-ABOUT_SESSION = ("extend", "drift_reconfirm")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DecisionSubject:
     """What a decision is about. In a write, the request stays locked until the transaction ends.
 
     `action`, `version` and `option` come from the button's token; without a button, from the request as it is now.
@@ -61,7 +62,7 @@ class Ask:
         return self.token.quote_version if self.token else self.request.quote_version
 
 
-async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
+async def subject_by_token(tx: AsyncSession, token: str) -> DecisionSubject | None:
     """Look up a button's value; None when it belongs to nothing here."""
     row = await tx.get(Token, token)
     if row is None:
@@ -70,7 +71,7 @@ async def ask_by_token(tx: AsyncSession, token: str) -> Ask | None:
     return await _ask(tx, row.request_id, row, option)
 
 
-async def ask_of_request(tx: AsyncSession, request_id: str) -> Ask:
+async def subject_of_request(tx: AsyncSession, request_id: str) -> DecisionSubject:
     """The same for a request that is named by its id."""
     return await _ask(tx, request_id, None, None)
 
@@ -83,17 +84,19 @@ async def button(tx: AsyncSession, request_id: str, action: str, version: int, o
     return next((t.token for t, option in rows if offer_id == (None if option is None else option.offer_id)), None)
 
 
-async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> Ask:
+async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: Option | None) -> DecisionSubject:
     await lock_family(tx, Request, request_id)
     lock = {"key_share": True} if may_lock(tx) else None
     request = await tx.get_one(Request, request_id, with_for_update=lock, populate_existing=True)
     owner = await _behind(tx, request.requester)
     if request.state is not RequestState.PENDING:
-        return Ask(token, request, option, None, (), None, owner)  # Who voted for what matters to nobody any more.
+        return DecisionSubject(
+            token, request, option, None, (), None, owner
+        )  # Who voted for what matters to nobody any more.
     every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
     more = await session_of(tx, request.parent_id) if request.parent_id and request.kind in ABOUT_SESSION else None
-    return Ask(
+    return DecisionSubject(
         token,
         request,
         option,
@@ -111,7 +114,7 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
 
 async def _waits(tx: AsyncSession, session: Session) -> bool:
     mine = (Instance.session_id == session.id, Instance.state == InstanceState.TERMINATING)
-    waits = Instance.gate.in_(("saving", "stopping", "held"))
+    waits = Instance.gate.in_(WAITS)
     return await tx.scalar(select(Instance.id).where(*mine, waits).limit(1)) is not None
 
 
@@ -121,9 +124,6 @@ async def _behind(tx: AsyncSession, ref: str) -> str:
         return ""
     program = await tx.get(Consumer, ref)
     return program.owner if program else ""
-
-
-OVERRIDE = "override_12h"
 
 
 async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, list[Option]]:

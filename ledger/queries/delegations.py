@@ -13,7 +13,7 @@ from ledger.queries.access import Whose
 from ledger.queries.journal import noted_before
 
 
-async def standing_in(tx: AsyncSession, delegate: Whose, now: datetime) -> list[Delegation]:
+async def delegators_of(tx: AsyncSession, delegate: Whose, now: datetime) -> list[Delegation]:
     """What holds now for a delegate, the oldest first."""
     mine = (delegate.where(Delegation.delegate), Delegation.ended_at.is_(None), Delegation.until > now)
     return list(await tx.scalars(select(Delegation).where(*mine).order_by(Delegation.created_at, Delegation.id)))

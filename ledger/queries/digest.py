@@ -11,16 +11,18 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.entry_kind import USED
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import LIVE_SESSION, OPEN_INSTANCE, SessionState
-from ledger.models import Event, Instance, LedgerEntry, Session, Stray
-from ledger.queries.rollup import TOTAL, USED
+from ledger.models import Event, Instance, LedgerEntry, Orphan, Session
+from ledger.queries.rollup import TOTAL
 
 #: Names in one `IN`: SQLite takes no more than some tens of thousands.
 _CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SessionAndInstance:
     """A session with the instance that it has, if it has one."""
 
     id: str
@@ -55,7 +57,7 @@ async def any_before(tx: AsyncSession, at: datetime) -> bool:
     return await tx.scalar(select(Session.id).where(Session.created_at < at).limit(1)) is not None
 
 
-async def held(tx: AsyncSession) -> list[Held]:
+async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:
     """Every session that is not over, the first to end first."""
     mine = and_(Instance.session_id == Session.id, Instance.state.in_(OPEN_INSTANCE))
     rows: Any = await tx.execute(
@@ -75,7 +77,7 @@ async def held(tx: AsyncSession) -> list[Held]:
         .order_by(Session.deadline.is_(None), Session.deadline, Session.id)
     )
     return [
-        Held(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
+        SessionAndInstance(one, who, gpu, count, state, deadline, cloud, price or Decimal(0), storage or Decimal(0))
         for one, who, gpu, count, state, deadline, cloud, price, storage in rows
     ]
 
@@ -115,7 +117,7 @@ async def stops(
     for start in range(0, len(session_ids), _CHUNK):
         rows = await tx.execute(
             select(Event.subject, Event.at, Event.before, Event.after)
-            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == "session.moved")
+            .where(Event.subject.in_(session_ids[start : start + _CHUNK]), Event.kind == EventKind.SESSION_MOVED)
             .where(Event.at < until)
             .order_by(Event.at, Event.id)
         )
@@ -125,13 +127,13 @@ async def stops(
     return found
 
 
-async def strays_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Stray]:
+async def orphans_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Orphan]:
     """Instances without a row of their own that were first seen in [since, until)."""
-    within = (Stray.first_seen_at >= since, Stray.first_seen_at < until)
-    return list(await tx.scalars(select(Stray).where(*within).order_by(Stray.first_seen_at)))
+    within = (Orphan.first_seen_at >= since, Orphan.first_seen_at < until)
+    return list(await tx.scalars(select(Orphan).where(*within).order_by(Orphan.first_seen_at)))
 
 
-async def said_of(tx: AsyncSession, kind: str, since: datetime, until: datetime) -> list[str]:
+async def said_of(tx: AsyncSession, kind: EventKind, since: datetime, until: datetime) -> list[str]:
     """The sentences of one kind of event in [since, until), in order."""
     within = (Event.kind == kind, Event.at >= since, Event.at < until)
     return list(await tx.scalars(select(Event.reason).where(*within).order_by(Event.at, Event.id)))

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.event_kind import EventKind
 from ledger.models import Event, Instance
 from ledger.queries.access import Whose, about
 
@@ -31,26 +32,26 @@ async def event_at(tx: AsyncSession, event_id: str) -> datetime | None:
     return await tx.scalar(select(Event.at).where(Event.id == event_id))
 
 
-async def subjects_with(tx: AsyncSession, kind: str, subjects: Collection[str]) -> set[str]:
+async def subjects_with(tx: AsyncSession, kind: EventKind, subjects: Collection[str]) -> set[str]:
     """Those of the subjects that have an event of this kind."""
     query = select(Event.subject).where(Event.subject.in_(list(subjects)), Event.kind == kind)
     return set(await tx.scalars(query))
 
 
-async def told_of(tx: AsyncSession, subject: str, kinds: Collection[str]) -> list[str]:
+async def reasons_of(tx: AsyncSession, subject: str, kinds: Collection[EventKind]) -> list[str]:
     """The sentences of some kinds of events about one subject, in order."""
     query = select(Event.reason).where(Event.subject == subject, Event.kind.in_(list(kinds)))
     return list(await tx.scalars(query.order_by(Event.at, Event.id)))
 
 
-async def latest_events(tx: AsyncSession, subject: str, kind: str, limit: int) -> list[Event]:
+async def latest_events(tx: AsyncSession, subject: str, kind: EventKind, limit: int) -> list[Event]:
     """The newest events of one kind about one subject, newest first."""
     query = select(Event).where(Event.subject == subject, Event.kind == kind)
     return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
 
 
 async def done_before(
-    tx: AsyncSession, subject: str, kinds: Collection[str], key: str, since: datetime
+    tx: AsyncSession, subject: str, kinds: Collection[EventKind], key: str, since: datetime
 ) -> Event | None:
     """The journal row of what the call that `key` names has done to a subject, or ordered for a session's instances."""
     if not key:
@@ -60,7 +61,11 @@ async def done_before(
 
 
 async def noted_before(
-    tx: AsyncSession, subjects: Collection[str] | Select[Any], key: str, since: datetime, kinds: Collection[str] = ()
+    tx: AsyncSession,
+    subjects: Collection[str] | Select[Any],
+    key: str,
+    since: datetime,
+    kinds: Collection[EventKind] = (),
 ) -> Event | None:
     """The journal row, of these kinds or any, in which the call that `key` names noted what it did to a subject."""
     if not key:
@@ -70,7 +75,7 @@ async def noted_before(
     return next((one for one in rows if one.data.get("key") == key), None)
 
 
-async def quote_failures(tx: AsyncSession, request_id: str, kind: str) -> int:
+async def quote_failures(tx: AsyncSession, request_id: str, kind: EventKind) -> int:
     """How many journal rows of `kind` a request has since it was asked for, or asked again."""
     since = select(func.max(Event.at)).where(Event.subject == request_id, Event.kind != kind).scalar_subquery()
     query = select(func.count()).where(Event.subject == request_id, Event.kind == kind, Event.at >= since)

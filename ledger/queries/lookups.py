@@ -9,6 +9,8 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import RequestKind
 from ledger.kernel.states import OPEN_INSTANCE, GrantState, InstanceState, RequestState
 from ledger.models import GrantRow, Instance, Option, Quote, Request, Session, SshKey
 
@@ -20,19 +22,19 @@ async def current_quote(tx: AsyncSession, request: Request) -> Quote | None:
 
 async def override_of(tx: AsyncSession, request_id: str) -> Request | None:
     """The override request that belongs to a request above the 12-hour cap: the newest, where one was withdrawn."""
-    mine = select(Request).where(Request.parent_id == request_id, Request.kind == "override_12h")
+    mine = select(Request).where(Request.parent_id == request_id, Request.kind == RequestKind.OVERRIDE_12H)
     return await tx.scalar(mine.order_by(Request.created_at.desc(), Request.id.desc()).limit(1))
 
 
 async def waiting_extensions(tx: AsyncSession, request_id: str) -> list[Request]:
     """Undecided requests for more time for the session of a request."""
-    mine = (Request.parent_id == request_id, Request.kind == "extend", Request.state == RequestState.PENDING)
+    mine = (Request.parent_id == request_id, Request.kind == RequestKind.EXTEND, Request.state == RequestState.PENDING)
     return list(await tx.scalars(select(Request).where(*mine)))
 
 
 async def open_starts(tx: AsyncSession, session_id: str) -> list[GrantRow]:
     """Authority to start a stopped session again that was not used yet."""
-    mine = (GrantRow.session_id == session_id, GrantRow.kind == "start", GrantRow.state == GrantState.OPEN)
+    mine = (GrantRow.session_id == session_id, GrantRow.kind == GrantKind.START, GrantRow.state == GrantState.OPEN)
     return list(await tx.scalars(select(GrantRow).where(*mine)))
 
 

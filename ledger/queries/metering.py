@@ -8,8 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_families
-from ledger.kernel.states import BILLABLE_INSTANCE, StrayState
-from ledger.models import Instance, LedgerEntry, Stray
+from ledger.kernel.states import BILLABLE_INSTANCE, OrphanState
+from ledger.models import Instance, LedgerEntry, Orphan
 
 #: Keys that are looked up by one query.
 KEYS_TOGETHER = 1_000
@@ -43,6 +43,6 @@ async def booked_keys(tx: AsyncSession, keys: Sequence[str]) -> set[str]:
     return found
 
 
-async def unended_strays(tx: AsyncSession) -> list[Stray]:
+async def unended_orphans(tx: AsyncSession) -> list[Orphan]:
     """Every stray that is not gone, in one order."""
-    return list(await tx.scalars(select(Stray).where(Stray.state != StrayState.GONE).order_by(Stray.id)))
+    return list(await tx.scalars(select(Orphan).where(Orphan.state != OrphanState.GONE).order_by(Orphan.id)))

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import LIVE_SESSION, InboxState, InstanceState, NotificationState, RequestState
 from ledger.models import Inbox, Instance, LedgerEntry, Notification, Request, Session
 
@@ -36,7 +37,7 @@ async def figures(tx: AsyncSession) -> Figures:
     )
     found = [(cloud, str(state), number, price) for cloud, state, number, price in rows]
     live = {cloud: price or Decimal(0) for cloud, state, _, price in found if state == InstanceState.LIVE}
-    booked = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.kind == "accrue"))
+    booked = await tx.scalar(select(func.sum(LedgerEntry.amount_usd)).where(LedgerEntry.kind == EntryKind.ACCRUE))
     counts = {(cloud, state): number for cloud, state, number, _ in found}
     return Figures(requests, sessions, counts, live, booked or Decimal(0))
 

@@ -23,7 +23,7 @@ _WRITE = update(_NODES).where(_NODES.c.instance_id == bindparam("of_instance"))
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NodeContext:
     """A node and what decides about the answer to it."""
 
     node: Node
@@ -35,7 +35,7 @@ class Standing:
     host: str | None
 
 
-async def standing(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, Standing]:
+async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str, NodeContext]:
     """The nodes of these instances, locked for a write in one order, as long as their instances are not over."""
     query = (
         select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at, Instance.ssh_host)
@@ -47,7 +47,7 @@ async def standing(tx: AsyncSession, instance_ids: Collection[str]) -> dict[str,
     if may_lock(tx):
         query = query.with_for_update(of=Node)
     rows: Any = await tx.execute(query)
-    return {node.instance_id: Standing(node, *rest) for node, *rest in rows}
+    return {node.instance_id: NodeContext(node, *rest) for node, *rest in rows}
 
 
 async def write_checkins(tx: AsyncSession, rows: Sequence[dict[str, Any]]) -> None:

@@ -13,13 +13,14 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Node, Option, Quote, Request, Session
 from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_caps
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SpendTerms:
     """What was decided on: the estimate of an option for `asked_h`, and what an approver made of it.
 
     `hours` are those that were approved; None where nobody shortened them.
@@ -33,19 +34,19 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SessionQuestion:
     """A request that was made for a session that runs: more time, or a new figure to confirm."""
 
     id: str
-    kind: str
+    kind: RequestKind
     state: RequestState
     created_at: datetime
-    terms: Terms
+    terms: SpendTerms
     decided_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningInstance:
     """One running session on its machine `row`, of which `booked` is booked.
 
     `elsewhere_usd` was booked on the machines before it that the same approval paid for; `cap_usd` is the most that all
@@ -57,11 +58,11 @@ class Running:
     deadline: datetime
     row: Instance
     node: Node | None
-    terms: Terms
+    terms: SpendTerms
     cap_usd: Decimal
     booked: Booked
     elsewhere_usd: Decimal = Decimal(0)
-    questions: tuple[Question, ...] = ()
+    questions: tuple[SessionQuestion, ...] = ()
 
 
 #: What runs: nobody stops it, and nobody ends it.
@@ -79,7 +80,7 @@ async def running_ids(tx: AsyncSession) -> list[str]:
     return list(await tx.scalars(query))
 
 
-async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Running]:
+async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[RunningInstance]:
     """Those of these sessions that run on a live instance."""
     query = (
         select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
@@ -102,7 +103,7 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
         before = [one.usd for of, one in amounts.items() if of != row.id and paid_by.get(of) == approval_id]
         elsewhere_usd = sum(before, Decimal(0))
         found.append(
-            Running(
+            RunningInstance(
                 session_id=session.id,
                 request_id=session.request_id,
                 deadline=session.deadline,
@@ -140,13 +141,13 @@ _TERMS: Sequence[Any] = (
 
 def _terms(
     expected_usd: Decimal, estimate: Mapping[str, Any], asked_h: str, hours: str | None, total_cap_usd: Decimal | None
-) -> Terms:
+) -> SpendTerms:
     asked = Decimal(asked_h)
     shorter = Decimal(hours) if hours is not None and Decimal(hours) < asked else None
-    return Terms(expected_usd, estimate, asked, shorter, total_cap_usd)
+    return SpendTerms(expected_usd, estimate, asked, shorter, total_cap_usd)
 
 
-async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[Question]]:
+async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, list[SessionQuestion]]:
     approved = (Approval.request_id == Request.id) & (Approval.decision == "approve")
     query = (
         select(Request, *_TERMS)
@@ -154,19 +155,19 @@ async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, li
         .join(Quote, (Quote.request_id == Request.id) & (Quote.version == Request.quote_version))
         .join(Option, Option.quote_id == Quote.id)
         .outerjoin(Approval, approved)
-        .where(Session.id.in_(session_ids), Request.kind.in_(["extend", "drift_reconfirm"]))
+        .where(Session.id.in_(session_ids), Request.kind.in_(ABOUT_SESSION))
         .order_by(Request.created_at, Request.id, Approval.at, Approval.id)
     )
-    found: dict[str, dict[str, Question]] = defaultdict(dict)
+    found: dict[str, dict[str, SessionQuestion]] = defaultdict(dict)
     rows: Any = (await tx.execute(query)).all()
     for request, *terms in rows:  # Of two approvals the later one covers what both left.
         what = _terms(*terms)
-        one = Question(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
+        one = SessionQuestion(request.id, request.kind, request.state, request.created_at, what, request.decided_by)
         found[request.parent_id][request.id] = one
     return {parent_id: list(questions.values()) for parent_id, questions in found.items()}
 
 
-async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
+async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request | None:
     """The newest question about the cost of a request's session, when nobody confirmed it.
 
     What was asked before the last approval is over: that has a figure of its own.
@@ -175,7 +176,7 @@ async def open_drift(tx: AsyncSession, request_id: str) -> Request | None:
     since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
     newest = await tx.scalar(
         select(Request)
-        .where(Request.parent_id == request_id, Request.kind == "drift_reconfirm", Request.created_at >= since)
+        .where(Request.parent_id == request_id, Request.kind == RequestKind.OVERSPEND, Request.created_at >= since)
         .order_by(Request.created_at.desc(), Request.id.desc())
         .limit(1)
     )
@@ -191,7 +192,7 @@ def is_open(state: RequestState, decided_by: str | None) -> bool:
     return state is not RequestState.APPROVED and not withdrawn
 
 
-async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[str]) -> list[Request]:
+async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[RequestKind]) -> list[Request]:
     """Undecided requests of these kinds about the session of a request."""
     mine = (Request.parent_id == request_id, Request.kind.in_(list(kinds)), Request.state == RequestState.PENDING)
     return list(await tx.scalars(select(Request).where(*mine)))

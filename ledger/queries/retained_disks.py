@@ -9,13 +9,16 @@ from sqlalchemy import and_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.engine.db import insert_for
+from ledger.kernel.checkpoint_step import CheckpointStep
 from ledger.kernel.states import InstanceState
 from ledger.models import Disk, Instance, Session
 
 
-async def standing_still(tx: AsyncSession) -> list[tuple[Instance, Session]]:
+async def stopped_instances(tx: AsyncSession) -> list[tuple[Instance, Session]]:
     """Machines that are stopped, by somebody's order or by the gate that holds their end, with their sessions."""
-    held = and_(Instance.state == InstanceState.TERMINATING, Instance.gate == "held", Instance.status == "stopped")
+    held = and_(
+        Instance.state == InstanceState.TERMINATING, Instance.gate == CheckpointStep.HELD, Instance.status == "stopped"
+    )
     rows: Any = await tx.execute(
         select(Instance, Session)
         .join(Session, Session.id == Instance.session_id)

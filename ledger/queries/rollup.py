@@ -31,15 +31,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_rollup
 from ledger.engine.db import insert_for
-from ledger.kernel.calendar_spans import ORDER, Span, begin, spans
+from ledger.kernel.calendar_spans import ORDER, CalendarSpan, begin, spans
 from ledger.kernel.columns import MicroUsd
-from ledger.kernel.states import Tier
-from ledger.models import Base, EntrySeal, ExternalCost, Facet, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
-
-#: Kinds of entries that are money spent.
-SPENT = ("accrue", "true_up", "loss", "external")
-#: Those of them that are a session's own.
-USED = ("accrue", "true_up")
+from ledger.kernel.entry_kind import SPENT, EntryKind
+from ledger.kernel.states import RollupTier
+from ledger.models import Base, EntryHash, ExternalCost, Facet, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 
 #: What an entry adds to what was spent: a correction that gives money back is booked in the other direction.
 AMOUNT: ColumnElement[Decimal] = type_coerce(
@@ -75,7 +71,7 @@ _NONE = literal("")
 #: What an entry's money was spent on, from the rows that it speaks of.
 FACETS: Mapping[str, ColumnElement[str]] = {
     "owner": func.coalesce(Session.owner, ExternalCost.owner, _NONE),
-    "cloud": func.coalesce(Instance.cloud, Stray.cloud, ExternalCost.provider, _NONE),
+    "cloud": func.coalesce(Instance.cloud, Orphan.cloud, ExternalCost.provider, _NONE),
     "gpu": func.coalesce(Session.gpu, _NONE),
     "label": func.coalesce(Session.label, _NONE),
     "tool": func.coalesce(ExternalCost.skill, _NONE),
@@ -93,7 +89,7 @@ def raw(*columns: Any) -> Select[Any]:
         .select_from(LedgerEntry)
         .outerjoin(Session, Session.id == LedgerEntry.session_id)
         .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .outerjoin(Stray, and_(LedgerEntry.kind == "loss", Stray.id == STRAY_ID))
+        .outerjoin(Orphan, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == STRAY_ID))
         .outerjoin(ExternalCost, ExternalCost.entry_id == LedgerEntry.id)
     )
 
@@ -109,7 +105,7 @@ def _within(column: Any, since: datetime | None, until: datetime | None) -> list
 
 
 def _every(
-    parts: list[Span],
+    parts: list[CalendarSpan],
     by: Collection[str],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
@@ -145,7 +141,7 @@ def by_facet_id(*sums: ColumnElement[Any], where: ColumnElement[bool]) -> Select
 
 
 def sums_of(
-    parts: list[Span],
+    parts: list[CalendarSpan],
     by: tuple[str, ...],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
@@ -157,7 +153,7 @@ def sums_of(
 
 
 def shares_of(
-    parts: list[Span],
+    parts: list[CalendarSpan],
     by: Collection[str],
     on_facet: Collection[ColumnElement[bool]],
     on_entry: Collection[ColumnElement[bool]],
@@ -184,7 +180,7 @@ def _entries(by: Collection[str], on_entry: Collection[ColumnElement[bool]]) -> 
 
 async def daily(
     tx: AsyncSession,
-    tier: Tier,
+    tier: RollupTier,
     since: datetime,
     until: datetime,
     on_facet: Collection[ColumnElement[bool]] = (),
@@ -210,20 +206,22 @@ async def days_and_hours(
     tx: AsyncSession, days: tuple[datetime, datetime], hours: Collection[datetime]
 ) -> tuple[dict[datetime, Decimal], dict[datetime, Decimal]]:
     """Everybody's dollars in each day (UTC) from one midnight to another, and in single hours, by when each began."""
-    of_day = and_(Rollup.tier == Tier.DAY, *_within(Rollup.begins, *days))
-    of_hour = and_(Rollup.tier == Tier.HOUR, Rollup.begins.in_(list(hours)))
+    of_day = and_(Rollup.tier == RollupTier.DAY, *_within(Rollup.begins, *days))
+    of_hour = and_(Rollup.tier == RollupTier.HOUR, Rollup.begins.in_(list(hours)))
     folded = select(Rollup.tier, Rollup.begins, func.sum(Rollup.amount_usd)).where(or_(of_day, of_hour))
-    found: dict[Tier, defaultdict[datetime, Decimal]] = {tier: defaultdict(Decimal) for tier in (Tier.DAY, Tier.HOUR)}
+    found: dict[RollupTier, defaultdict[datetime, Decimal]] = {
+        tier: defaultdict(Decimal) for tier in (RollupTier.DAY, RollupTier.HOUR)
+    }
     for tier, began, amount_usd in await tx.execute(folded.group_by(Rollup.tier, Rollup.begins)):
         found[tier][began] += amount_usd
     few = raw(LedgerEntry.at, AMOUNT).where(LedgerEntry.kind.in_(SPENT), waiting(true()))
     for at, amount_usd in await tx.execute(few):
-        day, hour = begin(Tier.DAY, at), begin(Tier.HOUR, at)
+        day, hour = begin(RollupTier.DAY, at), begin(RollupTier.HOUR, at)
         if days[0] <= day < days[1]:
-            found[Tier.DAY][day] += amount_usd
+            found[RollupTier.DAY][day] += amount_usd
         if hour in hours:
-            found[Tier.HOUR][hour] += amount_usd
-    return dict(found[Tier.DAY]), dict(found[Tier.HOUR])
+            found[RollupTier.HOUR][hour] += amount_usd
+    return dict(found[RollupTier.DAY]), dict(found[RollupTier.HOUR])
 
 
 async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
@@ -236,8 +234,8 @@ async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
     found: Any = (await tx.execute(waiting)).all()
     if not found:
         return 0
-    added: defaultdict[tuple[Key, Tier, datetime], Decimal] = defaultdict(Decimal)
-    last = (await tx.execute(select(EntrySeal).order_by(EntrySeal.number.desc()).limit(1))).scalar_one_or_none()
+    added: defaultdict[tuple[Key, RollupTier, datetime], Decimal] = defaultdict(Decimal)
+    last = (await tx.execute(select(EntryHash).order_by(EntryHash.number.desc()).limit(1))).scalar_one_or_none()
     number, before = (last.number, last.hash) if last else (0, "")
     links, names, width = [], [column.key for column in SEALED], len(SEALED)
     for row in found:
@@ -249,12 +247,12 @@ async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
             for tier in ORDER:
                 added[facet, tier, begin(tier, entry["at"])] += row[width]
     await add(tx, added)
-    await tx.execute(insert(_table(EntrySeal)), links)
+    await tx.execute(insert(_table(EntryHash)), links)
     await tx.execute(delete(_table(Unrolled)).where(Unrolled.entry_id.in_([link["entry_id"] for link in links])))
     return len(links)
 
 
-async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, Tier, datetime], Decimal]) -> None:
+async def add(tx: AsyncSession, amounts: Mapping[tuple[Key, RollupTier, datetime], Decimal]) -> None:
     """Add these dollars to the rollup."""
     if not amounts:
         return
@@ -284,9 +282,7 @@ __all__ = [
     "AMOUNT",
     "FACETS",
     "SEALED",
-    "SPENT",
     "TOTAL",
-    "USED",
     "add",
     "daily",
     "days_and_hours",

@@ -13,15 +13,17 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from ledger.kernel.entry_kind import USED, EntryKind
+from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import GrantState
 from ledger.models import GrantRow, Instance, LedgerEntry, Request
 from ledger.queries.lookups import session_of
-from ledger.queries.rollup import TOTAL, USED
+from ledger.queries.rollup import TOTAL
 
 #: Ids of some sessions, or the query that finds them.
 Ids = Collection[str] | Select[Any]
 
-_HOUR = and_(LedgerEntry.kind == "accrue", LedgerEntry.key.like("%/h%"), LedgerEntry.key.not_like("%/disk/%"))
+_HOUR = and_(LedgerEntry.kind == EntryKind.ACCRUE, LedgerEntry.key.like("%/h%"), LedgerEntry.key.not_like("%/disk/%"))
 #: Whole hours among some entries of one component of an instance; a kept disk counts its own.
 HOURS: ColumnElement[int] = func.sum(case((_HOUR, 1), else_=0))
 
@@ -81,7 +83,7 @@ async def extension_caps(tx: AsyncSession, session_ids: Ids) -> dict[str, Decima
 
     When that machine is gone they are given back with its grant: its replacement's grant holds what was left of both.
     """
-    mine = (GrantRow.session_id.in_(session_ids), GrantRow.kind == "extend", GrantRow.state != GrantState.VOID)
+    mine = (GrantRow.session_id.in_(session_ids), GrantRow.kind == GrantKind.EXTEND, GrantRow.state != GrantState.VOID)
     query = select(GrantRow.session_id, func.sum(GrantRow.total_cap_usd)).where(*mine, ~RELEASED)
     rows: Any = await tx.execute(query.group_by(GrantRow.session_id))
     return dict(rows.all())

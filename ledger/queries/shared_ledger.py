@@ -14,10 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.core.locks import lock_requester
 from ledger.engine.db import insert_for
-from ledger.kernel.states import OPEN_INSTANCE, Tier
-from ledger.models import EntrySeal, ExternalCost, Instance, LedgerEntry, Rollup, Session, Stray, Unrolled
+from ledger.kernel.entry_kind import SPENT, USED, EntryKind
+from ledger.kernel.states import OPEN_INSTANCE, RollupTier
+from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 from ledger.queries.access import Whose
-from ledger.queries.rollup import AMOUNT, SEALED, SPENT, STRAY_ID, TOTAL, USED
+from ledger.queries.rollup import AMOUNT, SEALED, STRAY_ID, TOTAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +106,12 @@ async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
 
 async def _of_strays(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
     """What instances cost that belong to no session: each entry as it is booked."""
-    query = select(LedgerEntry, AMOUNT, Stray.cloud).join(Stray, Stray.id == STRAY_ID)
-    query = query.where(LedgerEntry.kind == "loss").order_by(LedgerEntry.at, LedgerEntry.id)
+    query = select(LedgerEntry, AMOUNT, Orphan.cloud).join(Orphan, Orphan.id == STRAY_ID)
+    query = query.where(LedgerEntry.kind == EntryKind.LOSS).order_by(LedgerEntry.at, LedgerEntry.id)
     if since is not None:
         query = query.where(LedgerEntry.at >= since)
     rows: Any = await tx.execute(query)
-    return [OwnEntry(one.id, cloud, one.kind, usd, one.at, one.note or "no session") for one, usd, cloud in rows]
+    return [OwnEntry(one.id, cloud, str(one.kind), usd, one.at, one.note or "no session") for one, usd, cloud in rows]
 
 
 def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[OwnEntry]:
@@ -121,13 +122,13 @@ def _of_instance(row: Instance, what: str, entries: list[LedgerEntry]) -> list[O
     for entry in entries:
         suffix = entry.key.rpartition("/")[2]
         signed = -entry.amount_usd if entry.debit.startswith("payable:") else entry.amount_usd
-        if entry.kind == "accrue" and suffix == "final":
+        if entry.kind is EntryKind.ACCRUE and suffix == "final":
             rest += signed
-        elif entry.kind == "accrue" and suffix.startswith("h"):
+        elif entry.kind is EntryKind.ACCRUE and suffix.startswith("h"):
             before = hours[suffix].amount_usd if suffix in hours else Decimal(0)
             hours[suffix] = OwnEntry(f"{row.id}/{suffix}", row.cloud, "instance_hour", before + signed, entry.at, what)
         else:
-            action = "correction" if entry.kind == "true_up" else entry.kind
+            action = "correction" if entry.kind is EntryKind.TRUE_UP else str(entry.kind)
             others.append(OwnEntry(entry.id, row.cloud, action, signed, entry.at, entry.note or what))
     found = [made, *hours.values()]
     if row.ended_at is not None:
@@ -150,10 +151,10 @@ async def chain(tx: AsyncSession, batch: int = 5_000) -> AsyncIterator[tuple[int
     while True:
         rows: Any = (
             await tx.execute(
-                select(EntrySeal.number, EntrySeal.hash, *SEALED)
-                .join(LedgerEntry, LedgerEntry.id == EntrySeal.entry_id)
-                .where(EntrySeal.number > last)
-                .order_by(EntrySeal.number)
+                select(EntryHash.number, EntryHash.hash, *SEALED)
+                .join(LedgerEntry, LedgerEntry.id == EntryHash.entry_id)
+                .where(EntryHash.number > last)
+                .order_by(EntryHash.number)
                 .limit(batch)
             )
         ).all()
@@ -173,10 +174,11 @@ async def totals(tx: AsyncSession) -> Totals:
     balances = {name: debits.get(name, nothing) - given.get(name, nothing) for name in debits.keys() | given.keys()}
     return Totals(
         entries=await tx.scalar(select(func.count()).select_from(LedgerEntry)) or 0,
-        sealed=await tx.scalar(select(func.count()).select_from(EntrySeal)) or 0,
+        sealed=await tx.scalar(select(func.count()).select_from(EntryHash)) or 0,
         waiting=await tx.scalar(select(func.count()).select_from(Unrolled)) or 0,
         raw_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT))) or nothing,
-        rolled_usd=await tx.scalar(select(func.sum(Rollup.amount_usd)).where(Rollup.tier == Tier.MONTH)) or nothing,
+        rolled_usd=await tx.scalar(select(func.sum(Rollup.amount_usd)).where(Rollup.tier == RollupTier.MONTH))
+        or nothing,
         waiting_usd=await tx.scalar(select(TOTAL).where(LedgerEntry.kind.in_(SPENT), waits)) or nothing,
         accounts_usd=sum(balances.values(), nothing),
     )

@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import ActorKind
 from ledger.kernel.calendar_spans import spans
-from ledger.kernel.states import LIVE_SESSION, GrantState, Tier
+from ledger.kernel.entry_kind import SPENT, USED
+from ledger.kernel.states import LIVE_SESSION, GrantState, RollupTier
 from ledger.models import Approval, Facet, GrantRow, Instance, LedgerEntry, Session
 from ledger.queries.access import Whose
-from ledger.queries.rollup import FACETS, SPENT, TOTAL, USED, daily, shares_of, sums_of
+from ledger.queries.rollup import FACETS, TOTAL, daily, shares_of, sums_of
 from ledger.queries.session_costs import RELEASED
 
 
@@ -70,7 +71,7 @@ async def counted(tx: AsyncSession, purse: Purse, since: datetime | None) -> Dec
 
 
 async def buckets(
-    tx: AsyncSession, purse: Purse, tier: Tier, since: datetime, until: datetime
+    tx: AsyncSession, purse: Purse, tier: RollupTier, since: datetime, until: datetime
 ) -> dict[datetime, Decimal]:
     """Dollars per hour, day or month (UTC) by when it began; both ends must be such a beginning."""
     return await daily(tx, tier, since, until, purse.on_facets(), purse.on_entries())

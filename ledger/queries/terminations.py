@@ -11,6 +11,8 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, NotificationState, SessionState
 from ledger.models import Event, GrantRow, Instance, Notification, Session
 
@@ -41,7 +43,7 @@ async def unheard(tx: AsyncSession, said: Sequence[Said]) -> bool:
 
 async def ordered_by(tx: AsyncSession, session_id: str) -> Actor | None:
     """Who ordered the end of a session; None where nobody did."""
-    ordered = (Event.kind == "session.moved", Event.after == str(SessionState.TERMINATING))
+    ordered = (Event.kind == EventKind.SESSION_MOVED, Event.after == str(SessionState.TERMINATING))
     newest = select(Event.actor).where(Event.subject == session_id, *ordered).order_by(Event.id.desc()).limit(1)
     ref = await tx.scalar(newest)
     return None if ref is None else Actor.from_ref(ref)
@@ -60,7 +62,10 @@ async def approved_ends(tx: AsyncSession, instance_ids: Collection[str]) -> dict
         .join(GrantRow, GrantRow.id == Instance.grant_id)
         .where(Instance.id.in_(list(instance_ids)))
         .where(
-            or_(Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]), Session.end_code == "lost")
+            or_(
+                Session.state.not_in([SessionState.TERMINATING, SessionState.TERMINATED]),
+                Session.end_code == EndReason.LOST,
+            )
         )
     )
     found = {}

@@ -70,7 +70,7 @@ class SessionView:
     unknown: int = 0
 
     @property
-    def kept(self) -> Disk | None:
+    def retained_disk(self) -> Disk | None:
         """Its disk, where that is all that is left of it: the approved end is over, and the disk outlives it."""
         return self.disk if self.session.state is SessionState.TERMINATING else None
 

@@ -47,7 +47,7 @@ async def listening(tx: AsyncSession, now: datetime, actor: str | None = None) -
     return list(await tx.scalars(query.order_by(Webhook.id)))
 
 
-async def scopes_held(tx: AsyncSession, actors: Collection[str], now: datetime) -> dict[str, set[str] | None]:
+async def scopes_of_holders(tx: AsyncSession, actors: Collection[str], now: datetime) -> dict[str, set[str] | None]:
     """What the working keys of each of these holders may do, all together; None for one who never had a key."""
     keys = select(ApiKey.actor, ApiKey.scopes, ApiKey.revoked_at, ApiKey.expires_at)
     found: dict[str, set[str] | None] = dict.fromkeys(actors)

@@ -99,7 +99,7 @@ class Profile:
     overrides: Overrides
 
     @property
-    def meter(self) -> str:
+    def billing_stop(self) -> str:
         """What stops the meter, in one sentence."""
         undone = "it cannot be undone" if self.front.meter_stop_irreversible else "it can be undone"
         if self.front.meter_stop_verb is MeterStop.MANUAL:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from bot.api.app import build_api
-from bot.api.dependencies import ApiSettings, Desk
+from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.access import api_keys
 from bot.services.access.api_keys import NewKey
 from ledger.kernel.actor import Actor, ActorKind
@@ -64,7 +64,7 @@ class Door:
 @asynccontextmanager
 async def opened(w: World, settings: ApiSettings | None = None) -> AsyncIterator[Door]:
     """The application in this process, without a socket."""
-    app = build_api(Desk(w.ctx, settings or ApiSettings("C0GPU")), {})
+    app = build_api(Dependencies(w.ctx, settings or ApiSettings("C0GPU")), {})
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://bot") as http:
         yield Door(w, http)

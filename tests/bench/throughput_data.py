@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bot.rules.sizing.model_shapes import MODELS
-from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, Workload, architecture
 from providers.gpus.table import GPUS, Gpu
 
@@ -29,7 +29,7 @@ class Measured:
     count: int
     work: Workload
     shape: Architecture
-    plan: Plan
+    plan: MemoryLayout
     tokens_s: float
 
     @property
@@ -78,6 +78,6 @@ def _row(cells: dict[str, str]) -> Measured:
         count=int(cells["# GPUs"]),
         work=work,
         shape=filled,
-        plan=Plan(work.kind, work.sharding, bool(work.checkpointing), work.micro_batch),
+        plan=MemoryLayout(work.kind, work.sharding, bool(work.checkpointing), work.micro_batch),
         tokens_s=float(cells["Throughput (T/s)"]),
     )

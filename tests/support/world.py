@@ -19,7 +19,7 @@ from bot.rules.values.labels import LabelKey
 from bot.services.approvals import decisions
 from bot.services.audit import invariants
 from bot.services.billing import metering, rollup
-from bot.services.grants.amendments import standing
+from bot.services.grants.amendments import amended_terms
 from bot.services.instances import operator_reminders, reconcile
 from bot.services.market.catalog import Catalog
 from bot.services.outbox import dispatch
@@ -159,7 +159,7 @@ class World:
         token = await self.token(request_id, action, rank)
         if action == "approve" and "seen" not in changes:
             view = await self.view(request_id)
-            changes["seen"] = standing(view.request, view.approvals).digest
+            changes["seen"] = amended_terms(view.request, view.approvals).digest
         return await decisions.decide(self.ctx, Decide(token, facts(actor), **changes))
 
     async def cancel(self, request_id: str, actor: Actor = ALICE, reason: str = "") -> Reply:
@@ -192,7 +192,7 @@ class World:
         done += await metering.accrue_due(self.ctx)
         await rollup.roll_due(self.ctx)
         if not again:
-            await operator_reminders.overlooked_due(self.ctx)
+            await operator_reminders.operator_reminders_due(self.ctx)
         for cloud in await self._worth_a_look():
             if not again or self.looked.get(cloud, True):
                 self.looked[cloud] = (await reconcile.observe(self.ctx, cloud)).urgent

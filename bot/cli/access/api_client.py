@@ -23,13 +23,24 @@ from dotenv import dotenv_values
 from bot import logs, vault
 from bot.cli.lazy import load
 from bot.cli.terminal.screen import BAD_SETTINGS, NO_PERMISSION, UNAVAILABLE, fail
+from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
 #: What a refusal's status ends the program with; everything else is 1.
 ENDS: Mapping[int, int] = {401: NO_PERMISSION, 403: NO_PERMISSION, 429: UNAVAILABLE, 500: UNAVAILABLE, 503: UNAVAILABLE}
 #: Refusals of what was typed.
-TYPED = frozenset({"bad_word", "invalid", "bad_consumer", "bad_owner", "bad_scope", "bad_expiry", "private_key"})
+TYPED = frozenset(
+    {
+        ReplyCode.BAD_WORD,
+        ReplyCode.INVALID,
+        ReplyCode.BAD_CONSUMER,
+        ReplyCode.BAD_OWNER,
+        ReplyCode.BAD_SCOPE,
+        ReplyCode.BAD_EXPIRY,
+        ReplyCode.PRIVATE_KEY,
+    }
+)
 
 Found = TypeVar("Found")
 
@@ -49,7 +60,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ApiClient:
     """The REST API for a command."""
 
     http: httpx.AsyncClient
@@ -110,22 +121,22 @@ def elsewhere() -> tuple[str, str] | None:
 
 
 @asynccontextmanager
-async def _there(address: str, key: str) -> AsyncIterator[Door]:
+async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
     headers = {"Authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=address, headers=headers, timeout=TIMEOUT_S, trust_env=False) as http:
-        yield Door(http)
+        yield ApiClient(http)
 
 
-def connected(**limits: Any) -> AbstractAsyncContextManager[Door]:
+def connected(**limits: Any) -> AbstractAsyncContextManager[ApiClient]:
     """The API for as long as a block lasts: over HTTP, or this process's own within the `limits`, such as scopes."""
     where = elsewhere()
-    found: AbstractAsyncContextManager[Door] = (
+    found: AbstractAsyncContextManager[ApiClient] = (
         _there(*where) if where else load("access.in_process_api").opened(**limits)
     )
     return found
 
 
-def spoken(step: Callable[[Door], Awaitable[Found]]) -> Found:
+def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
     """What `step` makes of the API. A refusal ends the program with its sentence and a documented code."""
     where = elsewhere()
 

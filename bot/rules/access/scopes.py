@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 
 
@@ -55,7 +56,7 @@ _NAME = re.compile(r"[a-z][a-z0-9._-]{1,39}", re.ASCII)
 class BadHolder(ValueError):
     """A holder, an owner or a scope that a key cannot have; `code` is stable, the message is for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
@@ -80,14 +81,14 @@ def holder(name: str, owner: str) -> Holder:
         kind, bare = ActorKind.CONSUMER, name
     if kind not in (ActorKind.CONSUMER, ActorKind.OPERATOR) or not _NAME.fullmatch(bare):
         raise BadHolder(
-            "bad_consumer",
+            ReplyCode.BAD_CONSUMER,
             "A key belongs to a program, such as atlas, or to a person, such as operator:ada: 2 to 40 lower-case "
             "letters, digits, dots, hyphens and underscores.",
         )
     actor = Actor(ActorKind(kind), bare)
     if actor.kind is ActorKind.OPERATOR:
         if owner and owner != actor.ref:
-            raise BadHolder("bad_owner", f"The key of {actor.ref} answers for itself; leave the owner out.")
+            raise BadHolder(ReplyCode.BAD_OWNER, f"The key of {actor.ref} answers for itself; leave the owner out.")
         return Holder(actor, actor)
     return Holder(actor, person(owner))
 
@@ -102,7 +103,7 @@ def person(text: str) -> Actor:
         found = None
     if found is None or found.kind not in (ActorKind.OPERATOR, ActorKind.SLACK):
         raise BadHolder(
-            "bad_owner",
+            ReplyCode.BAD_OWNER,
             "Say which person answers for this program: a Slack id such as U012AB3CD, or operator:ada.",
         )
     return found
@@ -118,9 +119,9 @@ def scopes(said: Iterable[str], of: Holder) -> tuple[Scope, ...]:
         return (*PLAIN, Scope.APPROVALS_WRITE) if of.is_person else PLAIN
     unknown = [name for name in wanted if name not in set(Scope)]
     if unknown:
-        raise BadHolder("bad_scope", f"{unknown[0][:40]} is not a scope; there are {', '.join(Scope)}.")
+        raise BadHolder(ReplyCode.BAD_SCOPE, f"{unknown[0][:40]} is not a scope; there are {', '.join(Scope)}.")
     found = tuple(Scope(name) for name in wanted)
     refused = [scope for scope in found if scope in FOR_PEOPLE and not of.is_person]
     if refused:
-        raise BadHolder("scope_for_people", f"{refused[0]} is for the key of a person, such as operator:ada.")
+        raise BadHolder(ReplyCode.SCOPE_FOR_PEOPLE, f"{refused[0]} is for the key of a person, such as operator:ada.")
     return found

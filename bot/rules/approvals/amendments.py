@@ -11,6 +11,7 @@ from typing import Final
 
 from bot.rules.market.estimate import Estimate
 from bot.rules.values.phrases import Verdict, hours, usd
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
 #: Parts of an estimate that are there however short the time is.
@@ -21,7 +22,7 @@ SHORTEST_H: Final = Decimal(1) / 60
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AmendedTerms:
     """What the approvers so far have made of a request: fewer hours, a limit in all.
 
     `hours` and `cap_usd` are None where nobody changed them.
@@ -72,15 +73,15 @@ def may_shorten(time_h: Decimal | None, most_h: Decimal, *, can: bool) -> Verdic
         return None
     if not can:
         sentence = "This request asks for no time that could be shortened; approve or reject it."
-        return Verdict(False, "not_changeable", sentence)
+        return Verdict(False, ReplyCode.NOT_CHANGEABLE, sentence)
     if not time_h.is_finite() or time_h < SHORTEST_H:
-        return Verdict(False, "bad_hours", "The time must be a minute or more, such as 4h.")
+        return Verdict(False, ReplyCode.BAD_HOURS, "The time must be a minute or more, such as 4h.")
     if time_h > most_h:
-        return Verdict(False, "hours_raised", f"The time can be shortened, not raised above {hours(most_h)}.")
+        return Verdict(False, ReplyCode.HOURS_RAISED, f"The time can be shortened, not raised above {hours(most_h)}.")
     return None
 
 
-def told(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
+def amendment_summary(asked_h: Decimal, time_h: Decimal, cap_usd: Decimal | None, other_offer: str) -> str:
     """What an approval changed, for the requester; empty when it is what was asked for and offered first."""
     said = [
         f"{hours(time_h)} instead of {hours(asked_h)}" if time_h < asked_h else "",

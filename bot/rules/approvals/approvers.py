@@ -8,11 +8,11 @@ from datetime import datetime
 
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import EVERY, Mandate
+from bot.rules.policy.tiers import EVERY, ApproverGroup
 from ledger.kernel.actor import Actor, ActorKind
 
 #: Everything that was ever asked of the approvers of everything.
-ANYBODY = Mandate()
+ANYBODY = ApproverGroup()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ def is_approver(policy: Policy, decider: DeciderFacts) -> bool:
     return _listed(policy, decider, tuple(policy.approval_groups))
 
 
-def may_decide(policy: Policy, decider: DeciderFacts, mandate: Mandate) -> bool:
+def may_decide(policy: Policy, decider: DeciderFacts, mandate: ApproverGroup) -> bool:
     """Whether this person is one of those who are asked about a request, or may decide without being asked."""
     return _listed(policy, decider, groups(policy, mandate), everything=False)
 
 
 def stands_for(
-    policy: Policy, decider: DeciderFacts, mandate: Mandate, not_for: Collection[Actor] = ()
+    policy: Policy, decider: DeciderFacts, mandate: ApproverGroup, not_for: Collection[Actor] = ()
 ) -> tuple[Actor, ...]:
     """In whose place somebody may decide about a request: people who may do so themselves, by the policy as it is.
 
@@ -62,7 +62,7 @@ def stands_for(
     )
 
 
-def groups(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
+def groups(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
     """The groups that are asked about a request now, the first one first."""
     further = tiers.chain(mandate.tier, policy.escalate_to)[: mandate.steps]
     return (tiers.group_of(mandate.tier), *further)
@@ -73,17 +73,17 @@ def members(policy: Policy, group: str) -> tuple[str, ...]:
     return (*policy.approvers, *policy.approver_groups) if group == EVERY else policy.approval_groups.get(group, ())
 
 
-def asked(policy: Policy, mandate: Mandate) -> tuple[str, ...]:
+def mentioned_approvers(policy: Policy, mandate: ApproverGroup) -> tuple[str, ...]:
     """The people and Slack user groups that are asked about a request now, without those who are not mentioned."""
     names = dict.fromkeys(name for group in groups(policy, mandate) for name in members(policy, group))
     return tuple(name for name in names if name not in policy.may_approve_not_pinged)
 
 
-def with_steps(policy: Policy, mandate: Mandate, opened_at: datetime, now: datetime) -> Mandate:
+def with_steps(policy: Policy, mandate: ApproverGroup, opened_at: datetime, now: datetime) -> ApproverGroup:
     """The mandate as it is now, with the groups that an undecided request has gone on to."""
     further = len(tiers.chain(mandate.tier, policy.escalate_to))
     count = tiers.steps(further, opened_at, now, policy.escalate_after_s)
-    return Mandate(mandate.tier, mandate.because, count)
+    return ApproverGroup(mandate.tier, mandate.because, count)
 
 
 def is_slack_group(name: str) -> bool:

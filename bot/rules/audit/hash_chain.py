@@ -14,7 +14,7 @@ from typing import Any
 START = ""
 
 
-def seal(before: str, event: Mapping[str, Any]) -> str:
+def event_hash(before: str, event: Mapping[str, Any]) -> str:
     """The seal of an event after the seal `before`: 64 hexadecimal digits. Equal content has equal text here."""
     text = json.dumps([before, event], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -24,7 +24,7 @@ def first_broken(chain: Iterable[tuple[Mapping[str, Any], str]]) -> int | None:
     """The number (from 1) of the first event whose seal does not fit; None while the chain is whole."""
     before = START
     for number, (event, sealed) in enumerate(chain, 1):
-        if seal(before, event) != sealed:
+        if event_hash(before, event) != sealed:
             return number
         before = sealed
     return None

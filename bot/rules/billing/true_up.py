@@ -20,7 +20,7 @@ UNCLEARED = timedelta(days=4)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BillLineItem:
     """One line of a cloud's bill about one instance."""
 
     component: str
@@ -29,7 +29,7 @@ class Line:
     ends: datetime
 
 
-def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
+def is_whole(lines: Collection[BillLineItem], billed_from: datetime | None, ended_at: datetime, now: datetime) -> bool:
     """Whether the lines reach from the beginning of an instance's time to its end, and are known to be complete."""
     if not lines:
         return False
@@ -39,7 +39,9 @@ def is_whole(lines: Collection[Line], billed_from: datetime | None, ended_at: da
     return last >= ended_at - SLACK and (billed_from is None or first <= billed_from + SLACK)
 
 
-def corrections(booked_usd: Mapping[str, Decimal], lines: Collection[Line], *, whole: bool) -> dict[str, Decimal]:
+def corrections(
+    booked_usd: Mapping[str, Decimal], lines: Collection[BillLineItem], *, whole: bool
+) -> dict[str, Decimal]:
     """Dollars to add to each component (less than nothing: to take back) so that the ledger says what the bill says.
 
     While lines are missing nothing is taken back, and something is added only where the bill is above the ledger
@@ -58,7 +60,7 @@ def corrections(booked_usd: Mapping[str, Decimal], lines: Collection[Line], *, w
     return {name: difference for name, difference in found.items() if abs(difference) >= money.MICRO_USD}
 
 
-def is_late(ended_at: datetime, now: datetime, lines: Collection[Line], *, whole: bool) -> bool:
+def is_late(ended_at: datetime, now: datetime, lines: Collection[BillLineItem], *, whole: bool) -> bool:
     """Whether a bill should have been there long ago."""
     return now - ended_at >= UNCLEARED and not (lines and whole)
 

@@ -14,6 +14,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from bot.rules.values.phrases import Verdict, usd
+from bot.rules.values.reply_code import ReplyCode
 
 #: `user:*` is a budget for each user on their own; `user:U012AB3CD` takes its place for that one.
 SCOPE = re.compile(r"global|team:[\w-]{1,40}|label:(?:\*|[\w.-]{1,40})|(?:user|consumer):(?:\*|[\w:.@-]{1,80})")
@@ -26,7 +27,7 @@ class Period(StrEnum):
     TOTAL = "total"
 
 
-class View(StrEnum):
+class CostView(StrEnum):
     """How costs are cut: by the name of the bucket, or by that of the whole time, as people say either."""
 
     HOURLY = "hourly"
@@ -43,7 +44,7 @@ class View(StrEnum):
         return _WHOLE[self] if self in _WHOLE else Period(self.value)
 
 
-_WHOLE = {View.DAY: Period.HOURLY, View.MONTH: Period.DAILY, View.YEAR: Period.MONTHLY}
+_WHOLE = {CostView.DAY: Period.HOURLY, CostView.MONTH: Period.DAILY, CostView.YEAR: Period.MONTHLY}
 
 
 def problems(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str]) -> Iterator[str]:
@@ -59,7 +60,7 @@ def problems(budgets: Mapping[str, Mapping[str, Decimal]], teams: Collection[str
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BudgetLine:
     """One budget as it stands, in dollars (an hourly one in dollars per hour).
 
     `key` names whose it is (`user:U012AB3CD`, also where the policy says `user:*`), `scope` is the policy's own word,
@@ -79,7 +80,7 @@ class Line:
         """What counts against the limit."""
         return self.spent_usd + self.open_usd
 
-    def asks(self, total_usd: Decimal, rate_usd_h: Decimal) -> Decimal:
+    def adds(self, total_usd: Decimal, rate_usd_h: Decimal) -> Decimal:
         """What a new approval adds to this budget."""
         return rate_usd_h if self.period is Period.HOURLY else total_usd
 
@@ -127,30 +128,30 @@ def scopes_of(
     return found
 
 
-def fits(lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal) -> Verdict:
+def fits(lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal) -> Verdict:
     """Whether a new approval of so much fits into every budget; the tightest one that it does not fit is named."""
-    over = [line for line in lines if line.committed_usd + line.asks(total_usd, rate_usd_h) > line.limit_usd]
+    over = [line for line in lines if line.committed_usd + line.adds(total_usd, rate_usd_h) > line.limit_usd]
     if not over:
-        return Verdict(True, "ok", "It is inside every budget.")
-    worst = max(over, key=lambda line: line.committed_usd + line.asks(total_usd, rate_usd_h) - line.limit_usd)
+        return Verdict(True, ReplyCode.OK, "It is inside every budget.")
+    worst = max(over, key=lambda line: line.committed_usd + line.adds(total_usd, rate_usd_h) - line.limit_usd)
     unit = "/h" if worst.period is Period.HOURLY else ""
-    limit, committed, more = worst.limit_usd, worst.committed_usd, worst.asks(total_usd, rate_usd_h)
+    limit, committed, more = worst.limit_usd, worst.committed_usd, worst.adds(total_usd, rate_usd_h)
     sentence = (
         f"The {worst.period} budget of {worst.key} is {usd(limit)}{unit}; {usd(committed)}{unit} is spent or reserved, "
         f"and this may cost {usd(more)}{unit} more."
     )
-    return Verdict(False, "over_budget", sentence)
+    return Verdict(False, ReplyCode.OVER_BUDGET, sentence)
 
 
-def reached(line: Line, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
+def reached(line: BudgetLine, total_usd: Decimal, rate_usd_h: Decimal, thresholds: Sequence[Decimal]) -> list[Decimal]:
     """The shares of a budget that are used with so much more: by approvals, and by what nobody approves here."""
     if line.limit_usd <= 0:
         return []
-    used = line.committed_usd + line.asks(total_usd, rate_usd_h)
+    used = line.committed_usd + line.adds(total_usd, rate_usd_h)
     return [share for share in sorted(thresholds) if share * line.limit_usd <= used]
 
 
-def said(line: Line, added_usd: Decimal = Decimal(0)) -> str:
+def said(line: BudgetLine, added_usd: Decimal = Decimal(0)) -> str:
     """A budget in one line, for people: `monthly $120.00 of $300.00 (40 %), of that $20.00 reserved`."""
     committed, reserved_usd = line.committed_usd + added_usd, line.open_usd + added_usd
     unit = "/h" if line.period is Period.HOURLY else ""

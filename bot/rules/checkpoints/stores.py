@@ -27,7 +27,7 @@ STORES = (
 )
 
 
-def lacking(location: str | None, given: Collection[str]) -> str | None:
+def missing_variables(location: str | None, given: Collection[str]) -> str | None:
     """Why checkpoints cannot be written to `location`, or None. `given` are the variables that are set here.
 
     A path on the machine, and a store that nobody wrote down here, needs nothing that could be missing.

@@ -12,6 +12,7 @@ from typing import Final
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict, plural, usd
 from bot.rules.values.phrases import hours as say_hours
+from bot.rules.values.reply_code import ReplyCode
 from providers.capabilities import Capabilities
 
 _PLACE: Final = re.compile(r"(hf|s3)://([^/\s]+)(?:/(\S*))?", re.IGNORECASE)
@@ -31,7 +32,7 @@ class Unverified(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreLocation:
     """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it.
 
     Of scheme `https`, `root` is the whole URL of one file.
@@ -66,57 +67,59 @@ class Reported:
     at: datetime | None = None
 
 
-def place(location: str | None) -> Place | None:
+def place(location: str | None) -> StoreLocation | None:
     """Where to look; None for no location, a host alone, and a path that only the machine itself knows."""
     if _URL.fullmatch(location or ""):
-        return Place("https", location or "", "")
+        return StoreLocation("https", location or "", "")
     found = _PLACE.fullmatch(location or "")
     if found is None:
         return None
     scheme, root, path = found[1].lower(), found[2], (found[3] or "").strip("/")
     if scheme == "hf":
         name, _, path = path.partition("/")
-        return Place(scheme, f"{root}/{name}", path) if name else None
-    return Place(scheme, root, path)
+        return StoreLocation(scheme, f"{root}/{name}", path) if name else None
+    return StoreLocation(scheme, root, path)
 
 
 def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: datetime) -> Verdict:
     """Whether the newest checkpoint is there, whole, recent, and no older than what the agent reported."""
     if newest is None:
-        return Verdict(False, "missing", "There is no checkpoint at its place.")
+        return Verdict(False, ReplyCode.MISSING, "There is no checkpoint at its place.")
     if newest.size <= 0:
-        return Verdict(False, "empty", f"The newest checkpoint, {newest.path}, is empty.")
+        return Verdict(False, ReplyCode.EMPTY, f"The newest checkpoint, {newest.path}, is empty.")
     if newest.at - now > SLACK:
         said = f"The newest checkpoint, {newest.path}, is dated in the future, so nobody can tell how old it is."
-        return Verdict(False, "future", said)
+        return Verdict(False, ReplyCode.FUTURE, said)
     worked_until = min(reported.worked_until or now, now)
     if worked_until - newest.at > timedelta(seconds=max_age_s) + SLACK:
         age = plural(int((worked_until - newest.at) / timedelta(minutes=1)), "minute")
-        return Verdict(False, "old", f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
+        return Verdict(False, ReplyCode.OLD, f"The newest checkpoint, {newest.path}, lacks the last {age} of work.")
     behind = reported.step is not None and newest.step is not None and newest.step < reported.step
     if behind or (newest.step is None and reported.at is not None and reported.at - newest.at > SLACK):
-        return Verdict(False, "behind", f"The newest checkpoint, {newest.path}, is older than what its agent reported.")
-    return Verdict(True, "verified", f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
+        return Verdict(
+            False, ReplyCode.BEHIND, f"The newest checkpoint, {newest.path}, is older than what its agent reported."
+        )
+    return Verdict(True, ReplyCode.VERIFIED, f"Its checkpoint {newest.path} is verified ({newest.size:,} bytes).")
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class CheckpointHold:
     """What an approval reserves for the end: hours in which the machine runs on, then hours of its disk alone."""
 
     run_h: Decimal = Decimal(0)
     disk_h: Decimal = Decimal(0)
 
 
-def reserve(policy: Policy, location: str | None, able: Capabilities) -> Hold:
+def reserve(policy: Policy, location: str | None, able: Capabilities) -> CheckpointHold:
     """What a job with this location may be held for at its end, on a cloud that can do this.
 
     Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine runs on.
     """
     if place(location) is None or not able.terminate:
-        return Hold()
+        return CheckpointHold()
     run_h = Decimal(_run_s(policy, keeps_disk=able.keeps_disk)) / 3600
     kept = able.keeps_disk and policy.checkpoint_unverified != Unverified.DESTROY
-    return Hold(run_h, Decimal(policy.checkpoint_disk_s) / 3600 if kept else Decimal(0))
+    return CheckpointHold(run_h, Decimal(policy.checkpoint_disk_s) / 3600 if kept else Decimal(0))
 
 
 def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
@@ -184,7 +187,7 @@ def choice(policy: Policy, location: str | None) -> str:
     )
 
 
-def hold_ends(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
+def hold_ends_at(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
     """Until when what was approved pays for a machine that is held, its end included, and at most so long."""
     if rate_usd_h <= 0:
         return now + most

@@ -9,6 +9,7 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
 
+from bot.rules.policy import job_bounds
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import check
 from bot.rules.values.phrases import read_amount
@@ -37,16 +38,16 @@ SPOT_WORDS: Mapping[str, SpotPolicy] = {
     **dict.fromkeys(("yes", "true", "on", "spot", "interruptible"), SpotPolicy.YES),
     **dict.fromkeys(("any", "either", "both"), SpotPolicy.ANY),
 }
-UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
+_UNIT_HOURS: Mapping[str, Decimal] = {"d": Decimal(24), "h": Decimal(1), "m": Decimal(1) / 60}
 TOKEN_UNITS: Mapping[str, int] = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-MOST_USD = Decimal(1_000_000)
 LARGEST_DISK_GB = 100_000
 
+NUMBER = r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)"
 DURATION = r"-?(?:\d+(?:\.\d+)?(?:days?|d|hours?|hrs?|h|minutes?|mins?|m))+"
 _DURATION = re.compile(DURATION)
 _PLAIN_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _AMOUNT_AND_UNIT = re.compile(r"(\d+(?:\.\d+)?)([dhm])")
-_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_COUNT = re.compile(r"(\d{1,9})(?:-(\d{1,9})|(\+))?")
 MEMORY = r"(?:>=|<=)?\d{1,4}(?:gb|g)?(?:\+|-\d{1,4}(?:gb|g)?)?"
 IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 
@@ -57,7 +58,7 @@ class BadWord(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One `key=value` of the language. `read` turns the value into fields of `JobArgs`, or raises `BadWord`."""
+    """One `key=value` of the language. `read` makes fields of a job and its GPUs of the value, or raises `BadWord`."""
 
     key: str
     value: str
@@ -89,7 +90,7 @@ def read_gpus(text: str, policy: Policy) -> Fields:
         if not found:
             raise BadWord(unknown_gpu(part))
         names += [name for name in found if name not in names]
-    return {**fields, "gpu_names": tuple(names)}
+    return {**fields, "names": tuple(names)}
 
 
 def unknown_gpu(text: str) -> str:
@@ -100,51 +101,57 @@ def unknown_gpu(text: str) -> str:
 
 
 def read_count(text: str, policy: Policy) -> Fields:
-    """`4` or `2-4` GPUs."""
+    """`4`, `2-4`, or `2+` GPUs, which are two to as many as the policy allows."""
     found = _COUNT.fullmatch(text)
     if found is None:
         raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
-    least, most = int(found[1]), int(found[2] or found[1])
-    if least < 1:
-        raise BadWord("At least one GPU is needed.")
-    if most < least:
-        raise BadWord(f"{show(text)} runs backwards; write the smaller number first.")
-    if most > policy.max_gpus:
-        raise BadWord(f"{most} GPUs are above the limit of {policy.max_gpus}.")
+    least = int(found[1])
+    most = max(least, policy.max_gpus) if found[3] else int(found[2] or least)
+    if wrong := job_bounds.gpu_count(least, most, policy):
+        raise BadWord(wrong.sentence)
     return {"count_min": least, "count_max": most}
 
 
-def read_hours(text: str, policy: Policy) -> Fields:
-    """`6`, `6h`, `90m`, `1h30m`, `2d`; the bounds are the policy's."""
-    bare = text.lower().replace(" ", "")
-    if _PLAIN_NUMBER.fullmatch(bare):
-        bare += "h"
-    if not _DURATION.fullmatch(bare):
+def hours_of(text: str, policy: Policy) -> Decimal:
+    """Hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
+    total = duration(text)
+    if total is None:
         raise BadWord(f"{show(text)} is not a time; write 6h, 90m or 1h30m.")
-    units = _AMOUNT_AND_UNIT.findall(bare)
-    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
-    judged = check(-total if bare.startswith("-") else total, Decimal(0), policy)
+    judged = check(total, Decimal(0), policy)
     if not judged.allowed:
         raise BadWord(judged.sentence)
-    return {"hours": round(total, 6)}
+    return round(total, 6)
+
+
+def duration(text: str) -> Decimal | None:
+    """The hours that a time says, below zero too; None for what is no time."""
+    bare = text.lower().replace(" ", "")
+    bare += "h" if _PLAIN_NUMBER.fullmatch(bare) else ""
+    if not _DURATION.fullmatch(bare):
+        return None
+    units = _AMOUNT_AND_UNIT.findall(bare)
+    total = sum((Decimal(number) * _UNIT_HOURS[unit] for number, unit in units), Decimal(0))
+    return -total if bare.startswith("-") else total
+
+
+def read_hours(text: str, policy: Policy) -> Fields:
+    """For how long."""
+    return {"hours": hours_of(text, policy)}
 
 
 def _money(text: str) -> Decimal:
-    if re.match(r"\s*\$?\s*-", text):
-        raise BadWord("An amount of money cannot be negative.")
-    amount = read_amount(text)
+    below_zero = re.match(r"\s*\$?\s*-", text)
+    amount = Decimal(-1) if below_zero else read_amount(text)
     if amount is None:
         raise BadWord(f"{show(text)} is not an amount of money; write $50 or 0.75.")
-    if amount == 0:
-        raise BadWord("An amount of money must be above zero.")
-    if amount > MOST_USD:
-        raise BadWord("An amount of money above $1,000,000 is not believed; write $50 or 0.75.")
+    if wrong := job_bounds.money(amount):
+        raise BadWord(wrong.sentence)
     return amount
 
 
 def read_budget(text: str, _policy: Policy) -> Fields:
     """The most that the run may cost in all."""
-    return {"budget_usd": _money(text)}
+    return {"budget_cap_usd": _money(text)}
 
 
 def read_price(text: str, _policy: Policy) -> Fields:
@@ -168,8 +175,8 @@ def read_memory(text: str, _policy: Policy) -> Fields:
 
 
 def read_disk(text: str, _policy: Policy) -> Fields:
-    """`100`, `100GB` or `1TB`."""
-    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?", text.lower())
+    """`100`, `100GB` or `1TB`, at least."""
+    found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?\+?", text.lower())
     size = int(found[1]) * (1000 if (found[2] or "").startswith("t") else 1) if found else 0
     if not 0 < size <= LARGEST_DISK_GB:
         raise BadWord(f"{show(text)} is not a disk size; write 100GB or 1TB.")
@@ -185,7 +192,7 @@ def read_clouds(text: str, _policy: Policy) -> Fields:
             there = ", ".join(cloud_names.names())
             raise BadWord(f"{show(part)} is not a cloud; there are {there}.{near(part, cloud_words())}")
         clouds += [cloud] if cloud not in clouds else []
-    return {"clouds": tuple(clouds)}
+    return {"candidates": tuple(clouds)}
 
 
 def read_regions(text: str, _policy: Policy) -> Fields:
@@ -219,8 +226,8 @@ def read_reliability(text: str, _policy: Policy) -> Fields:
     """`0.98` or `98%`."""
     found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text)
     share = Decimal(found[1]) / (100 if found[2] else 1) if found else Decimal(-1)
-    if not 0 <= share <= 1:
-        raise BadWord(f"{show(text)} is not a reliability; write 0.98 or 98%.")
+    if wrong := job_bounds.reliability(share, show(text)):
+        raise BadWord(wrong.sentence)
     return {"min_reliability": share}
 
 
@@ -232,12 +239,17 @@ def read_total(text: str, _policy: Policy) -> Fields:
     return {"memory_gb_total_min": Decimal(found[1])}
 
 
-def read_verified(text: str, _policy: Policy) -> Fields:
-    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+def yes_or_no(text: str, key: str) -> bool:
+    """What `key=yes` or `key=no` says. Raises `BadWord`."""
     answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
     if text.lower() not in answers:
-        raise BadWord(f"{show(text)} does not answer verified; write verified=yes or verified=no.{near(text, answers)}")
-    return {"verified_only": answers[text.lower()]}
+        raise BadWord(f"{show(text)} does not answer {key}; write {key}=yes or {key}=no.{near(text, answers)}")
+    return answers[text.lower()]
+
+
+def read_verified(text: str, _policy: Policy) -> Fields:
+    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+    return {"verified_only": yes_or_no(text, "verified")}
 
 
 def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
@@ -263,19 +275,23 @@ def read_available(text: str, _policy: Policy) -> Fields:
     return {"min_available_s": int(hours * 3600)}
 
 
+def whole(text: str) -> int | None:
+    """A whole number, with `k`, `M`, `B` or `T`; None for what is none."""
+    found = re.fullmatch(NUMBER, text.lower())
+    return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
+
+
 def read_tokens(text: str, _policy: Policy) -> Fields:
     """`300M`, `3B`: how many tokens the run trains on."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)", text.lower())
-    amount = int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else 0
-    if not 0 < amount <= 10**15:
+    if not 0 < (amount := whole(text) or 0) <= 10**15:
         raise BadWord(f"{show(text)} is not a number of tokens; write 300M or 3B.")
     return {"tokens": amount}
 
 
 def read_reason(text: str, policy: Policy) -> Fields:
     """Why it is needed; approvers read this."""
-    if len(text) > policy.max_reason_chars:
-        raise BadWord(f"The reason has {len(text):,} characters; {policy.max_reason_chars:,} is the most.")
+    if wrong := job_bounds.reason(text, policy):
+        raise BadWord(wrong.sentence)
     return {"reason": text}
 
 
@@ -376,7 +392,3 @@ LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "
 
 #: every key and alias → its word
 KEYS: Mapping[str, Word] = {name: word for word in WORDS for name in (word.key, *word.aliases)}
-
-#: Words that carry nothing, and makers' words that only mean something together with the next word.
-FILLERS = frozenset(["gpu", "gpus", "with", "and", "or", "a", "an", "of", "in", "on", "from", "please"])
-BRANDS = frozenset(["rtx", "gtx", "geforce", "nvidia", "tesla", "quadro", "amd", "instinct", "radeon", "pro", "titan"])

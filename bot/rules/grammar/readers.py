@@ -9,17 +9,17 @@ from decimal import Decimal
 
 from bot.rules.access.scopes import BadHolder, person
 from bot.rules.grammar.commands import BY_NAME, DONE_WORDS, Subcommand
-from bot.rules.grammar.job_args import JobArgs
 from bot.rules.grammar.job_words import BadWord, near, read_clouds, show
-from bot.rules.plans.comparison import Question
+from bot.rules.plans.comparison import ComparisonQuestion
 from bot.rules.policy.policy import Policy
-from bot.rules.values.text import Token
+from bot.rules.values.text import WordToken
+from ledger.kernel.job import JobRequest
 from providers import cloud_names
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
-    """What was asked. `args` is None for a job command without words, which opens the form.
+class ParsedCommand:
+    """What was asked. `job` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
@@ -29,11 +29,11 @@ class Command:
     """
 
     name: str
-    args: JobArgs | None = None
+    job: JobRequest | None = None
     target: str = ""
     action: str = ""
     text: str = ""
-    question: Question | None = None
+    question: ComparisonQuestion | None = None
     hours: Decimal | None = None
     day: date | None = None
 
@@ -41,25 +41,25 @@ class Command:
 class Wrong(Exception):
     """Carries a word and a sentence up to `parse`."""
 
-    def __init__(self, token: Token, message: str) -> None:
+    def __init__(self, token: WordToken, message: str) -> None:
         super().__init__(message)
         self.token = token
         self.message = message
 
 
-def end(line: str) -> Token:
+def end(line: str) -> WordToken:
     """A place after the last word, for what is missing."""
-    return Token("", "", len(line))
+    return WordToken("", "", len(line))
 
 
-def read_nothing(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+def read_nothing(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
     """A command alone."""
     if words:
         raise Wrong(words[0], f"{sub.name} takes no words after it.")
-    return Command(sub.name)
+    return ParsedCommand(sub.name)
 
 
-def read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
     """A command and one id."""
     if not words:
         raise Wrong(end(line), f"{sub.name} needs the id that a list or a message shows.")
@@ -68,10 +68,10 @@ def read_id(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> 
         raise Wrong(words[0], f"{show(words[0].value)} is not an id; a list or a message shows it.")
     if len(words) > 1:
         raise Wrong(words[1], f"{sub.name} takes one id and nothing after it.")
-    return Command(sub.name, target=target)
+    return ParsedCommand(sub.name, target=target)
 
 
-def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     """An id, how the work went, and what becomes of the disk."""
     named = read_id(sub, words[:1], line, policy)
     found: dict[str, str] = {}
@@ -84,7 +84,7 @@ def read_done(sub: Subcommand, words: list[Token], line: str, policy: Policy) ->
     return replace(named, action=found.get("action", "success"), text=found.get("text", "destroy"))
 
 
-def read_end(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+def read_end(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     """An id, and whether to end it without a question."""
     if len(words) > 1 and words[1].value.lower().lstrip("-") not in ("now", "yes"):
         hint = near(words[1].value, ("now", "yes"))
@@ -94,7 +94,7 @@ def read_end(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> 
     return replace(read_id(sub, words[:1], line, policy), action="now" if words[1:] else "")
 
 
-def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+def read_key(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
     """What to do with the public key, and the key."""
     if not words:
         raise Wrong(end(line), "Say what to do with the key: add, list or remove.")
@@ -107,33 +107,33 @@ def read_key(sub: Subcommand, words: list[Token], line: str, _policy: Policy) ->
         raise Wrong(end(line), "The public key is missing; it is the one line in a file that ends in .pub.")
     if action == "list" and rest:
         raise Wrong(words[1], "key list takes no words after it.")
-    return Command(sub.name, action=action, text=rest.strip("`"))
+    return ParsedCommand(sub.name, action=action, text=rest.strip("`"))
 
 
-def read_topic(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+def read_topic(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
     """At most the name of one command."""
     topic = words[0].value.lower() if words else ""
     if topic and topic not in BY_NAME:
         raise Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, BY_NAME)}")
-    return Command(sub.name, target=BY_NAME[topic].name if topic else "")
+    return ParsedCommand(sub.name, target=BY_NAME[topic].name if topic else "")
 
 
-def read_cloud(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+def read_cloud(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     """The name of one cloud."""
     if len(words) != 1:
         raise Wrong(
             words[1] if words else end(line), f"{sub.name} takes one cloud; there are {', '.join(cloud_names.names())}."
         )
     try:
-        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["clouds"]
+        (cloud,) = read_clouds(words[0].value.rstrip(","), policy)["candidates"]
     except BadWord as error:
         raise Wrong(words[0], str(error)) from error
     except ValueError as error:
         raise Wrong(words[0], f"{sub.name} takes one cloud at a time.") from error
-    return Command(sub.name, target=cloud)
+    return ParsedCommand(sub.name, target=cloud)
 
 
-def read_choice(sub: Subcommand, words: list[Token], _line: str, _policy: Policy) -> Command:
+def read_choice(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
     """At most one of the words that the command knows; the first of them when nothing is said."""
     if len(words) > 1:
         raise Wrong(words[1], f"{sub.name} takes one word after it.")
@@ -141,19 +141,19 @@ def read_choice(sub: Subcommand, words: list[Token], _line: str, _policy: Policy
     if action not in sub.choices:
         said = f"{show(words[0].value)} is not one of {', '.join(sub.choices)}.{near(action, sub.choices)}"
         raise Wrong(words[0], said)
-    return Command(sub.name, action=action)
+    return ParsedCommand(sub.name, action=action)
 
 
 _MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^>]*)?>")
 
 
-def read_delegate(sub: Subcommand, words: list[Token], line: str, _policy: Policy) -> Command:
+def read_delegate(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
     """Whom, and through which day; or `list`, or `off`."""
     action = words[0].value.lower() if words else "list"
     if action in ("list", "off"):
         if len(words) > 1:
             raise Wrong(words[1], f"{sub.name} {action} takes no words after it.")
-        return Command(sub.name, action=action)
+        return ParsedCommand(sub.name, action=action)
     mention = _MENTION.fullmatch(words[0].value)
     try:
         who = person(mention[1] if mention else words[0].value)
@@ -169,10 +169,10 @@ def read_delegate(sub: Subcommand, words: list[Token], line: str, _policy: Polic
         day = date.fromisoformat(rest[0].value)
     except ValueError as error:
         raise Wrong(rest[0], f"{show(rest[0].value)} is not a day; write it as 2026-12-01.") from error
-    return Command(sub.name, action="set", target=who.ref, day=day)
+    return ParsedCommand(sub.name, action="set", target=who.ref, day=day)
 
 
-def read_reason(sub: Subcommand, words: list[Token], line: str, policy: Policy) -> Command:
+def read_reason(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
     """An id, and why: all that follows."""
     named = read_id(sub, words[:1], line, policy)
     if len(words) < 2:

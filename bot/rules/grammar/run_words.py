@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 
-from bot.rules.grammar.job_words import BadWord, Fields, near, read_hours, show
+from bot.rules.grammar.job_words import BadWord, Fields, Word, near, read_hours, show
 from bot.rules.grammar.workload_words import WORK_KEYS, read
-from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, Question
+from bot.rules.plans.comparison import PLAIN_BUDGETS, PLAIN_BUFFER, ComparisonQuestion
 from bot.rules.policy.policy import Policy
 from bot.rules.sizing.workload import Workload, unknown
 from bot.rules.values.phrases import read_amount
-from bot.rules.values.text import Token
+from bot.rules.values.text import WordToken
 from ledger.kernel.job import JobRequest
 
 #: Words that describe a run and are words of a job as well: they are read twice, once for each.
@@ -71,41 +70,22 @@ def _budgets(text: str, _policy: Policy) -> Fields:
     return {"budgets_usd": amounts}
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionWord:
-    """One `key=value` of a comparison."""
-
-    key: str
-    value: str
-    doc: str
-    example: str
-    read: Callable[[str, Policy], Fields]
-
-
 def _one(field: str, reader: Callable[[str], Decimal]) -> Callable[[str, Policy], Fields]:
     return lambda text, _policy: {field: reader(text)}
 
 
-QUESTION_WORDS: tuple[QuestionWord, ...] = (
-    QuestionWord("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
-    QuestionWord("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
-    QuestionWord(
-        "buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)
-    ),
-    QuestionWord(
-        "baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)
-    ),
-    QuestionWord(
-        "success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)
-    ),
-    QuestionWord(
-        "value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)
-    ),
+QUESTION_WORDS: tuple[Word, ...] = (
+    Word("budget", "MONEY[,MONEY]", "What there is to spend; one block of runs each.", "budget=500", _budgets),
+    Word("hours", "TIME", "How long one run takes; 1 hour unless said.", "hours=2", read_hours),
+    Word("buffer", "SHARE", "Kept for retries and restarts; 10% unless said.", "buffer=10%", _one("buffer", _share)),
+    Word("baseline", "MONEY", "A price per hour to measure savings.", "baseline=3.67", _one("baseline_usd_h", _amount)),
+    Word("success", "SHARE", "How many runs succeed: cost per success.", "success=80%", _one("success_rate", _share)),
+    Word("value", "MONEY", "What one success is worth; needs success=.", "value=$1,000", _one("value_usd", _amount)),
 )
-_QUESTION: Mapping[str, QuestionWord] = {word.key: word for word in QUESTION_WORDS}
+_QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
 
-def question_word(word: Token, policy: Policy) -> Fields:
+def question_word(word: WordToken, policy: Policy) -> Fields:
     """What one word of a comparison says. Raises `BadWord`."""
     key, equals, value = word.value.lstrip("-").partition("=")
     found = _QUESTION.get(key.lower())
@@ -117,14 +97,14 @@ def question_word(word: Token, policy: Policy) -> Fields:
     return found.read(value, policy)
 
 
-def question(fields: Fields) -> Question:
+def question(fields: Fields) -> ComparisonQuestion:
     """The question of a comparison, with the usual budgets, one hour and a tenth as buffer where nothing was said.
 
     Raises `BadWord` for numbers that make no question.
     """
     plain: Fields = {"hours": Decimal(1), "budgets_usd": PLAIN_BUDGETS, "buffer": PLAIN_BUFFER}
     try:
-        return Question(**{**plain, **fields}).checked()
+        return ComparisonQuestion(**{**plain, **fields}).checked()
     except ValueError as error:
         raise BadWord(str(error)) from error
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.grammar.job_words import DURATION, TOKEN_UNITS, UNIT_HOURS, BadWord, near, show
+from bot.rules.grammar.job_words import NUMBER, TOKEN_UNITS, BadWord, duration, near, show, whole, yes_or_no
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.workload import Precision, Sharding, WorkKind, Workload
 from bot.rules.values.text import clean, tokens
@@ -53,19 +53,13 @@ SHARDINGS: Mapping[str, Sharding] = {
 }
 MOST_PARAMS = 10**14
 MOST_TOKENS = 10**15
-_NUMBER = r"(\d{1,15}(?:\.\d{1,6})?)([kmbt]?)"
-
-
-def _amount(text: str) -> int | None:
-    found = re.fullmatch(_NUMBER, text.lower())
-    return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
 
 
 def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], Fields]:
     """A reader for a whole number above zero, with `k`, `M`, `B` or `T`."""
 
     def read(text: str) -> Fields:
-        amount = _amount(text)
+        amount = whole(text)
         if amount is None or not 0 < amount <= most:
             raise BadWord(f"{show(text)} is not {what}; write {sample}.")
         return {field: amount}
@@ -100,11 +94,8 @@ def _size(field: str) -> Callable[[str], Fields]:
 
 
 def _time_h(text: str) -> Decimal:
-    bare = text.lower().replace(" ", "")
-    bare += "h" if re.fullmatch(r"\d+(\.\d+)?", bare) else ""
-    units = re.findall(r"(\d+(?:\.\d+)?)([dhm])", bare) if re.fullmatch(DURATION, bare) else []
-    total = sum((Decimal(number) * UNIT_HOURS[unit] for number, unit in units), Decimal(0))
-    if total <= 0 or total > 100_000 or bare.startswith("-"):
+    total = duration(text)
+    if total is None or not 0 < total <= 100_000:
         raise BadWord(f"{show(text)} is not a time; write 24h, 90m or 2d.")
     return round(total, 6)
 
@@ -123,7 +114,7 @@ def _read_cadence(text: str) -> Fields:
 
 def _read_model(text: str) -> Fields:
     """`7B`, `30B-A3B` for a mixture of experts, or a name. An unknown name is kept: only its size is unknown."""
-    found = re.fullmatch(rf"{_NUMBER}(?:-a{_NUMBER})?", text.lower())
+    found = re.fullmatch(rf"{NUMBER}(?:-a{NUMBER})?", text.lower())
     if found is None:
         if not re.fullmatch(r"[\w./-]{1,60}", text):
             raise BadWord(f"{show(text)} is not a model; write model=7B or a name such as {next(iter(MODELS))}.")
@@ -135,11 +126,7 @@ def _read_model(text: str) -> Fields:
 
 
 def _read_checkpointing(text: str) -> Fields:
-    answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-    if text.lower() not in answers:
-        said = f"{show(text)} does not answer checkpointing; write checkpointing=yes or checkpointing=no."
-        raise BadWord(f"{said}{near(text, answers)}")
-    return {"checkpointing": answers[text.lower()]}
+    return {"checkpointing": yes_or_no(text, "checkpointing")}
 
 
 def _read_stack(text: str) -> Fields:

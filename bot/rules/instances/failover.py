@@ -11,13 +11,21 @@ from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.values.phrases import rate
 from providers.contract import Offer
+from providers.errors import (
+    AuthFailed,
+    InsufficientFunds,
+    InvalidSpec,
+    NotSent,
+    OutcomeUnknown,
+    QuotaExceeded,
+    RateLimited,
+    Unsupported,
+)
 
 #: Error codes that say something about the account or the cloud, so that its other offers would fail in the same way.
 CLOUD_WIDE = frozenset(
-    {"auth_failed", "quota_exceeded", "insufficient_funds", "invalid_spec", "rate_limited", "not_sent", "unsupported"}
+    kind.code for kind in (AuthFailed, QuotaExceeded, InsufficientFunds, InvalidSpec, RateLimited, NotSent, Unsupported)
 )
-#: The only code after which nothing else may be tried, because the failed create may exist.
-OUTCOME_UNKNOWN = "outcome_unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +63,9 @@ def next_option(
     an expected total above the total cap, and spot where on-demand was approved or the reverse. Nothing is tried after
     a failure that is not a definite no.
     """
-    if any(not failure.definite_no or failure.code == OUTCOME_UNKNOWN for failure in failures):
+    if any(not failure.definite_no or failure.code == OutcomeUnknown.code for failure in failures):
         sentence = "It is unknown whether the last create took effect, so nothing else is tried."
-        return Placement(None, "outcome_unknown", sentence)
+        return Placement(None, OutcomeUnknown.code, sentence)
     if failures and not policy.failover:
         return Placement(None, "failover_off", "The offer was refused, and the policy allows no other one.")
     chosen = next((place for place, option in enumerate(shown) if option.offer.id == chosen_offer_id), None)

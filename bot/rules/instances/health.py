@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from bot.rules.values.end_reason import WRONG_GPUS
+from ledger.kernel.end_reason import EndReason
 from providers.contract import InstanceStatus
 from providers.gpus.table import GPUS
 
@@ -13,15 +13,17 @@ from providers.gpus.table import GPUS
 class Trouble(NamedTuple):
     """Why an instance that was ready does not work now: the code for programs and the sentence for people."""
 
-    code: str
+    code: EndReason
     sentence: str
 
 
-_ERROR = Trouble("broken", "The cloud reports that the instance failed.")
-_OFFLINE = Trouble("broken", "The cloud lost contact with the machine.")
-_OUTBID = Trouble("outbid", "The cloud stopped the spot instance, as it may when somebody pays more for its GPU.")
-_STOPPED = Trouble("stopped_there", "The instance was stopped at the cloud, and nobody here ordered that.")
-_AGAIN = Trouble("restarting", "The cloud is starting the instance again, and nobody can use it meanwhile.")
+_ERROR = Trouble(EndReason.BROKEN, "The cloud reports that the instance failed.")
+_OFFLINE = Trouble(EndReason.BROKEN, "The cloud lost contact with the machine.")
+_OUTBID = Trouble(
+    EndReason.OUTBID, "The cloud stopped the spot instance, as it may when somebody pays more for its GPU."
+)
+_STOPPED = Trouble(EndReason.STOPPED_THERE, "The instance was stopped at the cloud, and nobody here ordered that.")
+_AGAIN = Trouble(EndReason.RESTARTING, "The cloud is starting the instance again, and nobody can use it meanwhile.")
 
 
 def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -> str:
@@ -40,7 +42,7 @@ def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Tro
     `other` is what it has instead of its GPUs, from `other_gpus`.
     """
     if status == InstanceStatus.RUNNING and other:
-        return Trouble(WRONG_GPUS, f"It has {other} instead of the GPUs that were approved.")
+        return Trouble(EndReason.WRONG_GPUS, f"It has {other} instead of the GPUs that were approved.")
     if status == InstanceStatus.STOPPED:
         return _OUTBID if spot else _STOPPED
     found = {
@@ -59,5 +61,5 @@ def given_up_at(since: datetime, grace_s: float) -> datetime:
 
 def ended_sentence(found: Trouble, spent: str) -> str:
     """Why it is ended after the grace, whose length in words is `spent`."""
-    how = "That did not change" if found.code == WRONG_GPUS else "It did not come back"
+    how = "That did not change" if found.code is EndReason.WRONG_GPUS else "It did not come back"
     return f"{found.sentence} {how} within {spent}, so it is ended."

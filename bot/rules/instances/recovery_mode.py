@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.values.end_reason import APPROVED
+from ledger.kernel.end_reason import APPROVED
 
 #: How long held work waits before it looks again.
 HOLD = timedelta(seconds=30)
 
 
-def held(unknown: int) -> str:
+def recovery_notice(unknown: int) -> str:
     """Why nothing moves, and which commands end that; "" while the ledger knows of every instance of ours."""
     if not unknown:
         return ""
@@ -23,7 +23,7 @@ def held(unknown: int) -> str:
     )
 
 
-def held_until(
+def waits_until(
     asked_at: datetime,
     session_end: str | None,
     deadline: datetime | None,

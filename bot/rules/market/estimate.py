@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from bot.rules.checkpoints.verification import Hold, reserve
+from bot.rules.checkpoints.verification import CheckpointHold, reserve
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.interruptions import Checkpointing, Loss, loss
@@ -136,7 +136,7 @@ def estimate(
     )
 
 
-def hold_amount(offer: Offer, held: Hold, policy: Policy) -> Decimal:
+def hold_amount(offer: Offer, held: CheckpointHold, policy: Policy) -> Decimal:
     """Dollars that a hold may cost: the machine at the price that an approval covers, then its disk alone."""
     price = offer.price_usd_h or _ZERO
     disk_usd_h = max(offer.storage_usd_h, offer.storage_stopped_usd_h, _ZERO)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from bot.rules.policy.policy import Policy
-from bot.rules.values.end_reason import COMPLETED, IDLE, NO_HEARTBEAT, WORK_FAILED
 from bot.rules.values.phrases import hours, plural
 from ledger.kernel import money
+from ledger.kernel.end_reason import EndReason, Grace
 from ledger.kernel.states import SessionState
 
 #: Seconds between two check-ins of a node.
@@ -27,7 +27,7 @@ SAVE_BEFORE: Final = timedelta(minutes=10)
 DEAF_LEAST: Final = 4
 
 
-class Ask(StrEnum):
+class NodeInstruction(StrEnum):
     """What a node is asked to do."""
 
     SAVE = "save"
@@ -60,7 +60,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class NodeStatus:
     """What is kept of a node's check-ins. `at` is the last one, None before the first."""
 
     seq: int = 0
@@ -84,7 +84,7 @@ def is_replay(seen_seq: int, seq: int) -> bool:
     return seq <= seen_seq
 
 
-def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -> Heard:
+def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now: datetime) -> NodeStatus:
     """What is known after one more check-in. What a node says of times is believed within what can be true."""
     busy = any(one >= busy_percent for one in report.utilisation) or not report.utilisation
     idle_since = None
@@ -98,7 +98,7 @@ def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -
     if report.work is not Work.RUNNING:
         over_at = before.work_over_at if before.work is report.work else now
     again = report.step is None or before.step is None or report.step < before.step
-    return Heard(
+    return NodeStatus(
         seq=report.seq,
         at=now,
         idle_since=idle_since,
@@ -115,18 +115,18 @@ def heard(before: Heard, report: Report, busy_percent: Decimal, now: datetime) -
     )
 
 
-def asks(
+def instruction(
     state: SessionState, wanted: str | None, ends_at: datetime | None, now: datetime, extra: Sequence[str] = ()
-) -> tuple[Ask, ...]:
+) -> tuple[NodeInstruction, ...]:
     """What a node is asked to do: by the state of its session, an order to stop it, its end, and what a gate wants."""
-    found = {Ask(one) for one in extra}
+    found = {NodeInstruction(one) for one in extra}
     if state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
-        found |= {Ask.SAVE, Ask.UPLOAD, Ask.STOP}
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.STOP}
     elif wanted == "stop":
-        found |= {Ask.SAVE, Ask.UPLOAD, Ask.PAUSE}
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.PAUSE}
     elif ends_at is not None and ends_at - now <= SAVE_BEFORE:
-        found |= {Ask.SAVE, Ask.UPLOAD}
-    return tuple(one for one in Ask if one in found)
+        found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD}
+    return tuple(one for one in NodeInstruction if one in found)
 
 
 class Progress(NamedTuple):
@@ -136,7 +136,7 @@ class Progress(NamedTuple):
     cost_to_finish_usd: Decimal
 
 
-def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | None:
+def progress(found: NodeStatus, price_usd_h: Decimal, now: datetime) -> Progress | None:
     """None while nobody can know: no target, no second step, or a job that is over."""
     if found.target_step is None or found.step is None or found.step_from is None or found.step_from_at is None:
         return None
@@ -150,10 +150,10 @@ def progress(found: Heard, price_usd_h: Decimal, now: datetime) -> Progress | No
     return Progress(eta, money.cents_even(left_h * price_usd_h))
 
 
-class Cut(NamedTuple):
+class EarlyEnd(NamedTuple):
     """An end before the approved one: its code, since when its reason holds, the sentence, and how long it waits."""
 
-    code: str
+    code: EndReason
     since: datetime
     sentence: str
     grace_s: int
@@ -172,19 +172,19 @@ class Watched:
     spared_until: datetime | None = None
 
 
-def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | None:
+def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
     """Why a session ends before its time, by its node's own word; None while there is no reason."""
     if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
         if found.work is Work.FAILED:
-            return Cut(WORK_FAILED, found.work_over_at, "Its job ended with an error.", policy.done_grace_s)
-        return Cut(COMPLETED, found.work_over_at, "Its job is done.", policy.done_grace_s)
+            return _cut(policy, EndReason.WORK_FAILED, found.work_over_at, "Its job ended with an error.")
+        return _cut(policy, EndReason.COMPLETED, found.work_over_at, "Its job is done.")
     known_from = max(watched.ready_at, watched.listening_at)
     quiet_from = max(found.at, known_from)
     if policy.end_when_silent and now - quiet_from >= timedelta(seconds=policy.silent_s):
         said = f"Its agent was last heard at {found.at:%H:%M} UTC, and it reports every minute otherwise."
-        return Cut(NO_HEARTBEAT, quiet_from, said, policy.silent_grace_s)
+        return _cut(policy, EndReason.NO_HEARTBEAT, quiet_from, said)
     if policy.end_when_idle and found.idle_since is not None:
         idle_from, most_s = max(found.idle_since, known_from), idle_limit_s(policy.idle_s, watched.workload)
         if now - idle_from >= timedelta(seconds=most_s):
@@ -192,8 +192,28 @@ def cut(policy: Policy, found: Heard, watched: Watched, now: datetime) -> Cut | 
                 f"No GPU of it did more than {policy.idle_below_percent:f} % since {idle_from:%H:%M} UTC; "
                 f"{hours(Decimal(most_s) / 3600)} is the limit for {watched.workload or 'its work'}."
             )
-            return Cut(IDLE, idle_from, said, policy.idle_grace_s)
+            return _cut(policy, EndReason.IDLE, idle_from, said)
     return None
+
+
+def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> EarlyEnd:
+    """The end with the grace that the policy gives it."""
+    return EarlyEnd(reason, since, sentence, grace_s(policy, reason.grace))
+
+
+def grace_s(policy: Policy, grace: Grace) -> int:
+    """Seconds between the notification of an end and its order."""
+    match grace:
+        case Grace.NONE:
+            return 0
+        case Grace.DONE:
+            return policy.done_grace_s
+        case Grace.SILENT:
+            return policy.silent_grace_s
+        case Grace.IDLE:
+            return policy.idle_grace_s
+        case _:
+            assert_never(grace)
 
 
 def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
@@ -201,14 +221,14 @@ def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
     return limits.get(workload.lower(), limits["default"])
 
 
-def deaf(reporting: int, silent: int) -> str:
+def listener_problem(reporting: int, silent: int) -> str:
     """Why so many silent nodes mean that nobody hears them, and not that they are all dead; "" when they are few."""
     if silent < DEAF_LEAST or silent * 2 < reporting:
         return ""
     return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."
 
 
-def node_line(found: Heard | None, now: datetime) -> str:
+def node_line(found: NodeStatus | None, now: datetime) -> str:
     """What every status says about a machine's agent, in one sentence."""
     if found is None or found.at is None:
         return "No agent reports from it: exempt from idle and heartbeat ends."

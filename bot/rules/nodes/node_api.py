@@ -19,7 +19,7 @@ TOLD_AGAIN: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class NodeApiReport:
     """What a check-in says of the API: its address or only its port, and the SHA-256 of its certificate (hex)."""
 
     certificate: str
@@ -28,7 +28,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeApi:
+class StoredNodeApi:
     """What is kept of it. `other` is a certificate that came in the place of the first one, told of at `other_at`."""
 
     port: int | None = None
@@ -40,12 +40,12 @@ class NodeApi:
 class Declared(NamedTuple):
     """What is kept now, why a claim was not taken ("" when it was), and whether people are told of a change."""
 
-    api: NodeApi
+    api: StoredNodeApi
     problem: str = ""
     is_told: bool = False
 
 
-def declared(before: NodeApi, claim: Claim, host: str | None, now: datetime) -> Declared:
+def declared(before: StoredNodeApi, claim: NodeApiReport, host: str | None, now: datetime) -> Declared:
     """Judge one claim of a machine that its cloud shows at `host`; None while nobody knows."""
     port = _port(claim, host)
     if isinstance(port, str):
@@ -60,7 +60,7 @@ def declared(before: NodeApi, claim: Claim, host: str | None, now: datetime) -> 
     return Declared(replace(before, other=certificate, other_at=now), problem, is_told=True)
 
 
-def _port(claim: Claim, host: str | None) -> int | str:
+def _port(claim: NodeApiReport, host: str | None) -> int | str:
     """The port that a claim names, or why it names none that can be believed."""
     if claim.url is None:
         return claim.port if claim.port is not None else "Say the port of the API, or its url."

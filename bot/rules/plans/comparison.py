@@ -41,7 +41,7 @@ class PricedGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ComparisonQuestion:
     """What is compared: budgets in dollars, hours of one run, and the buffer for retries and restarts as a share.
 
     `baseline_usd_h` is the price that savings are measured against. `success_rate` between 0 and 1 and `value_usd` of
@@ -55,7 +55,7 @@ class Question:
     success_rate: Decimal | None = None
     value_usd: Decimal | None = None
 
-    def checked(self) -> Question:
+    def checked(self) -> ComparisonQuestion:
         """This question, or ValueError with one sentence that says what a right one looks like."""
         numbers = (self.hours, self.buffer, *self.budgets_usd)
         if not all(number.is_finite() for number in numbers) or not 0 < self.hours <= 100_000:
@@ -111,13 +111,13 @@ class ComparedGpu:
 class Comparison:
     """The whole table, cheapest run first, then what cannot be rented here; `notes` are sentences about bad data."""
 
-    question: Question
+    question: ComparisonQuestion
     clouds: tuple[ComparedGpu, ...]
     elsewhere: tuple[ComparedGpu, ...]
     notes: tuple[str, ...]
 
 
-def per_run(price_usd_h: Decimal, question: Question) -> PerRun:
+def per_run(price_usd_h: Decimal, question: ComparisonQuestion) -> PerRun:
     """One price worked out. The price must be usable and above zero.
 
     A run that costs less than half a cent counts as one cent, so that no budget buys endless runs.
@@ -134,12 +134,12 @@ def per_run(price_usd_h: Decimal, question: Question) -> PerRun:
     return PerRun(price_usd_h, cost, lines, savings, each, roi)
 
 
-def run_cost(price_usd_h: Decimal, question: Question) -> Decimal:
+def run_cost(price_usd_h: Decimal, question: ComparisonQuestion) -> Decimal:
     """Dollars of one run: price x hours with the buffer, in whole cents, at least one."""
     return max(money.cents(price_usd_h * question.hours * (1 + question.buffer)), money.CENT)
 
 
-def _line(budget: Decimal, cost: Decimal, question: Question) -> BudgetLine:
+def _line(budget: Decimal, cost: Decimal, question: ComparisonQuestion) -> BudgetLine:
     runs = int((budget / cost).to_integral_value(rounding=ROUND_FLOOR))
     rate, value = question.success_rate, question.value_usd
     successes = None if rate is None else int((runs * rate).to_integral_value(rounding=ROUND_HALF_UP))
@@ -148,7 +148,7 @@ def _line(budget: Decimal, cost: Decimal, question: Question) -> BudgetLine:
 
 
 def compare(
-    priced: Iterable[PricedGpu], question: Question, environments: Sequence[Environment] = ENVIRONMENTS
+    priced: Iterable[PricedGpu], question: ComparisonQuestion, environments: Sequence[Environment] = ENVIRONMENTS
 ) -> Comparison:
     """The table for `question`. Prices that are missing, zero or negative are left out and counted in a note."""
     question.checked()
@@ -163,7 +163,7 @@ def compare(
     return Comparison(question, tuple(rows), tuple(elsewhere), notes)
 
 
-def _compared(option: PricedGpu, question: Question) -> ComparedGpu | None:
+def _compared(option: PricedGpu, question: ComparisonQuestion) -> ComparedGpu | None:
     spot, on_demand = (
         None if bad_price(price, free=False) or price is None else per_run(price, question)
         for price in (option.spot_usd_h, option.on_demand_usd_h)

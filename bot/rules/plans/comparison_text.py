@@ -7,7 +7,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
-from bot.rules.plans.comparison import ComparedGpu, Comparison, PerRun, Question
+from bot.rules.plans.comparison import ComparedGpu, Comparison, ComparisonQuestion, PerRun
 from bot.rules.plans.environments import Environment
 from bot.rules.values.phrases import hours, rate, usd
 from bot.rules.values.text import in_markdown
@@ -42,7 +42,7 @@ def _page(found: Comparison) -> Iterator[str]:
         yield from _described(found.elsewhere)
 
 
-def columns(question: Question) -> tuple[str, ...]:
+def columns(question: ComparisonQuestion) -> tuple[str, ...]:
     """The head of the table: the six columns that people print, then what the question adds."""
     extra = ["Training hours"]
     extra += ["Savings"] if question.baseline_usd_h is not None else []
@@ -51,7 +51,7 @@ def columns(question: Question) -> tuple[str, ...]:
     return (*HEAD, *extra)
 
 
-def _valued(question: Question) -> bool:
+def _valued(question: ComparisonQuestion) -> bool:
     return question.success_rate is not None and question.value_usd is not None
 
 
@@ -62,7 +62,7 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
         yield f"| {' | '.join(in_markdown(cell) for cell in cells)} |"
 
 
-def cells(row: ComparedGpu, place: int, question: Question) -> tuple[str, ...]:
+def cells(row: ComparedGpu, place: int, question: ComparisonQuestion) -> tuple[str, ...]:
     """One line; the columns behind the two prices belong to the cheaper of the two."""
     cells = [row.option.gpu, f"{row.option.memory_gb}GB"]
     for side in (row.spot, row.on_demand):
@@ -100,7 +100,7 @@ def cheaper(row: ComparedGpu) -> PerRun:
     return min(sides, key=lambda side: side.cost_usd)
 
 
-def elsewhere_columns(question: Question) -> tuple[str, ...]:
+def elsewhere_columns(question: ComparisonQuestion) -> tuple[str, ...]:
     """The head of the table of what cannot be rented here."""
     return (*HEAD[:2], "Environment", "$/h", "$/Run", f"Runs in {usd(question.budgets_usd[0])}", "Price of")
 

@@ -41,7 +41,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ApprovedScope:
     """What was approved and what is used up: dollars, hours and the price per hour of everything that is billed."""
 
     price_usd_h: Decimal
@@ -51,7 +51,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Scenarios:
     """A number in three cases."""
 
     best: Decimal
@@ -66,8 +66,8 @@ class Completion:
 
     outlook: Outlook
     steps_left: int
-    hours: Span | None
-    total_usd: Span | None
+    hours: Scenarios | None
+    total_usd: Scenarios | None
     short_usd: Decimal
     short_hours: Decimal
     sentence: str
@@ -88,7 +88,9 @@ def rate_from(samples: Sequence[Decimal]) -> Rate | None:
     return Rate(middle, seen[cut], seen[-1 - cut])
 
 
-def to_completion(step: int, target_step: int, tokens_per_step: int, rate: Rate | None, scope: Scope) -> Completion:
+def to_completion(
+    step: int, target_step: int, tokens_per_step: int, rate: Rate | None, scope: ApprovedScope
+) -> Completion:
     """What the steps from `step` to `target_step` still take at `rate`, and whether `scope` covers it.
 
     ValueError for a step below zero, for a target or a step size below one, and for amounts that are not finite.
@@ -96,15 +98,15 @@ def to_completion(step: int, target_step: int, tokens_per_step: int, rate: Rate 
     _check(step, target_step, tokens_per_step, scope)
     left = max(target_step - step, 0)
     if left == 0:
-        spent = Span(scope.spent_usd, scope.spent_usd, scope.spent_usd)
+        spent = Scenarios(scope.spent_usd, scope.spent_usd, scope.spent_usd)
         sentence = f"Step {step:,} of {target_step:,}: nothing is left to compute; {usd(scope.spent_usd)} were spent."
-        return Completion(Outlook.DONE, 0, Span(_ZERO, _ZERO, _ZERO), spent, _ZERO, _ZERO, sentence)
+        return Completion(Outlook.DONE, 0, Scenarios(_ZERO, _ZERO, _ZERO), spent, _ZERO, _ZERO, sentence)
     hours = _hours(left * tokens_per_step, rate)
     if hours is None:
         why = "no rate of tokens is known" if rate is None else "the rate is too low for a forecast"
         sentence = f"{plural(left, 'step')} left; {why}, so the end cannot be told."
         return Completion(Outlook.NO_RATE, left, None, None, _ZERO, _ZERO, sentence)
-    total = Span(*(_total(scope, case) for case in (hours.best, hours.expected, hours.worst)))
+    total = Scenarios(*(_total(scope, case) for case in (hours.best, hours.expected, hours.worst)))
     short_usd = max(total.expected - scope.approved_usd, _ZERO) if scope.approved_usd is not None else _ZERO
     short_hours = max(hours.expected - scope.hours_left, _ZERO) if scope.hours_left is not None else _ZERO
     outlook = _outlook(hours, total, scope)
@@ -116,7 +118,7 @@ def to_completion(step: int, target_step: int, tokens_per_step: int, rate: Rate 
     return Completion(outlook, left, hours, total, short_usd, short_hours, sentence)
 
 
-def _check(step: int, target_step: int, tokens_per_step: int, scope: Scope) -> None:
+def _check(step: int, target_step: int, tokens_per_step: int, scope: ApprovedScope) -> None:
     if step < 0 or target_step < 1 or tokens_per_step < 1:
         raise ValueError(
             f"step {step} of {target_step} with {tokens_per_step} tokens each is not progress; "
@@ -127,18 +129,18 @@ def _check(step: int, target_step: int, tokens_per_step: int, scope: Scope) -> N
         raise ValueError("prices, amounts and hours must be finite and not negative")
 
 
-def _hours(tokens: int, rate: Rate | None) -> Span | None:
+def _hours(tokens: int, rate: Rate | None) -> Scenarios | None:
     if rate is None or Decimal(tokens) / rate.low > MOST_HOURS * 3600:
         return None
     cases = (Decimal(tokens) / case / 3600 for case in (rate.high, rate.expected, rate.low))
-    return Span(*(money.half_up(case, 6) for case in cases))
+    return Scenarios(*(money.half_up(case, 6) for case in cases))
 
 
-def _total(scope: Scope, hours: Decimal) -> Decimal:
+def _total(scope: ApprovedScope, hours: Decimal) -> Decimal:
     return money.amount(scope.spent_usd + scope.price_usd_h * hours)
 
 
-def _outlook(hours: Span, total: Span, scope: Scope) -> Outlook:
+def _outlook(hours: Scenarios, total: Scenarios, scope: ApprovedScope) -> Outlook:
     usd_limit, hour_limit = scope.approved_usd, scope.hours_left
     over = (usd_limit is not None and total.expected > usd_limit) or (
         hour_limit is not None and hours.expected > hour_limit
@@ -147,7 +149,7 @@ def _outlook(hours: Span, total: Span, scope: Scope) -> Outlook:
     return Outlook.OVER if over else Outlook.AT_RISK if risky else Outlook.WITHIN
 
 
-def _verdict(outlook: Outlook, scope: Scope) -> str:
+def _verdict(outlook: Outlook, scope: ApprovedScope) -> str:
     if scope.approved_usd is None and scope.hours_left is None:
         return "Nothing was approved to compare with."
     return {
@@ -156,11 +158,11 @@ def _verdict(outlook: Outlook, scope: Scope) -> str:
     }.get(outlook, "Beyond the approval.")
 
 
-def _range(hours: Span) -> str:
+def _range(hours: Scenarios) -> str:
     return f"{say_hours(hours.expected)} ({say_hours(hours.best)} to {say_hours(hours.worst)})"
 
 
-def _amounts(total: Span) -> str:
+def _amounts(total: Scenarios) -> str:
     return f"{usd(total.expected)} ({usd(total.best)} to {usd(total.worst)})"
 
 
@@ -168,7 +170,7 @@ def _amounts(total: Span) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FinishedJob:
     """One finished job: what it cost in all, and whether its owner called it a success."""
 
     cost_usd: Decimal
@@ -187,7 +189,7 @@ class SuccessCost:
     sentence: str
 
 
-def cost_per_success(outcomes: Iterable[Outcome]) -> SuccessCost:
+def cost_per_success(outcomes: Iterable[FinishedJob]) -> SuccessCost:
     """What finished jobs have cost per success, in dollars rounded to cents."""
     finished = list(outcomes)
     spent = sum((one.cost_usd for one in finished), _ZERO)

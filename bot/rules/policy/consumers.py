@@ -8,6 +8,7 @@ from datetime import date
 from decimal import Decimal
 
 from bot.rules.values.phrases import hours
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
 from providers.gpus.table import lookup
@@ -34,7 +35,7 @@ class ConsumerPolicy:
 class NotAllowed(ValueError):
     """A program asks for what its policy does not allow; `code` is stable, the message is for people."""
 
-    def __init__(self, code: str, sentence: str) -> None:
+    def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
         self.code = code
 
@@ -55,21 +56,23 @@ def narrowed(job: JobRequest, limits: ConsumerPolicy, name: str) -> JobRequest:
         at = cloud_of(job)
         if at and at not in limits.clouds:
             raise NotAllowed(
-                "cloud_not_allowed", f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
+                ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only, and not at {at}."
             )
         allowed = tuple(cloud for cloud in job.candidates or limits.clouds if cloud in limits.clouds)
         if not allowed:
-            raise NotAllowed("cloud_not_allowed", f"{name} may rent at {', '.join(limits.clouds)} only.")
+            raise NotAllowed(ReplyCode.CLOUD_NOT_ALLOWED, f"{name} may rent at {', '.join(limits.clouds)} only.")
         job = replace(job, candidates=allowed)
     if limits.gpus:
         known = tuple(name for gpu in limits.gpus for name in lookup(gpu))
         outside = [gpu for gpu in job.gpu.names if gpu not in known]
         if outside:
-            raise NotAllowed("gpu_not_allowed", f"{name} may rent {', '.join(known)} only, and not {outside[0]}.")
+            raise NotAllowed(
+                ReplyCode.GPU_NOT_ALLOWED, f"{name} may rent {', '.join(known)} only, and not {outside[0]}."
+            )
         job = replace(job, gpu=replace(job.gpu, names=job.gpu.names or known))
     if limits.max_hours is not None and job.hours > limits.max_hours:
         most, asked = hours(limits.max_hours), hours(job.hours)
-        raise NotAllowed("too_long", f"{name} may rent for {most} at most, and asked for {asked}.")
+        raise NotAllowed(ReplyCode.TOO_LONG, f"{name} may rent for {most} at most, and asked for {asked}.")
     return job
 
 

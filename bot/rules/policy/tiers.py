@@ -52,7 +52,7 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Mandate:
+class ApproverGroup:
     """Who is asked about one request: its tier (None: the approvers of everything), why, and `steps` further groups."""
 
     tier: ApprovalTier | None = None

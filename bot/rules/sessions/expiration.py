@@ -9,6 +9,7 @@ from decimal import Decimal
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from bot.rules.values.phrases import hours, plural
+from ledger.kernel.end_reason import EndReason
 
 
 def warnings(before_s: Collection[int], began_at: datetime, deadline: datetime) -> tuple[datetime, ...]:
@@ -39,19 +40,22 @@ def next_look(moments: Sequence[datetime], deadline: datetime, now: datetime) ->
 
 def ended_by(
     hours_approved: Decimal, policy: Policy, *, spent: str, unconfirmed: bool, ahead: bool = False
-) -> tuple[str, str]:
+) -> tuple[EndReason, str]:
     """Code and sentence of an approved end. `spent` is the amount that is used up before the hours, or empty.
 
     `ahead`: the end is still to come, so nothing of it is said as if it had happened.
     """
     then = " then." if ahead else "."
-    code, said = "reservation_over", f"The approved {hours(hours_approved)} are over{then}"
+    code, said = EndReason.RESERVATION_OVER, f"The approved {hours(hours_approved)} are over{then}"
     if spent:
-        code, said = "budget_cap", f"The approved amount of {spent} is used up{then}"
+        code, said = EndReason.BUDGET_CAP, f"The approved amount of {spent} is used up{then}"
     elif hours_cap.left(policy, hours_approved) <= 0:
-        code, said = "hours_cap", f"{said} That is the most without an override; {hours(policy.max_hours)} is the cap."
+        code, said = (
+            EndReason.HOURS_CAP,
+            f"{said} That is the most without an override; {hours(policy.max_hours)} is the cap.",
+        )
     if unconfirmed:
-        return "drift_unconfirmed", f"{said} Nobody confirmed what it would cost."
+        return EndReason.OVERSPEND_UNCONFIRMED, f"{said} Nobody confirmed what it would cost."
     return code, said
 
 

@@ -15,7 +15,6 @@ from ledger.kernel.actor import ActorKind
 
 #: A difference below this is the rounding of a started second.
 ROUNDING = timedelta(seconds=1)
-EXTEND = "extend"
 
 
 def may_act(policy: Policy, who: DeciderFacts, *, own: bool) -> bool:
@@ -48,7 +47,7 @@ def estimate(price_usd_h: Decimal, extra_hours: Decimal, policy: Policy) -> Esti
     )
 
 
-def gate(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
+def override_sentence(already_hours: Decimal, extra_hours: Decimal, policy: Policy) -> str:
     """The sentence for time beyond the cap, empty below it: somebody else decides, whatever the policy allows."""
     total = already_hours + extra_hours
     if not hours_cap.is_above(policy, total):

@@ -9,11 +9,9 @@ from decimal import Decimal
 from bot.rules.values.phrases import rate, usd
 from ledger.kernel import money
 
-DRIFT = "drift_reconfirm"
-
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class SpendForecast:
     """What a session has cost, what it is billed, and until when it is expected to run.
 
     `approved_usd` is the estimate that was approved or confirmed last, with what extensions added; `cap_usd` the most.
@@ -54,7 +52,9 @@ class Seen:
     price_usd_h: Decimal
 
 
-def course(first: Approved, seen: Seen, deadline: datetime, eta: datetime | None, now: datetime) -> Course:
+def spend_forecast(
+    first: Approved, seen: Seen, deadline: datetime, eta: datetime | None, now: datetime
+) -> SpendForecast:
     """Where a running session is heading. A confirmed figure takes the place of all that was approved before it."""
     longer = [one for one in first.after if one.hours is not None]
     figures = [one for one in first.after if one.hours is None]
@@ -67,7 +67,7 @@ def course(first: Approved, seen: Seen, deadline: datetime, eta: datetime | None
     if estimated is not None:
         estimated += sum((one.hours for one in longer if one.hours is not None), Decimal(0))
     until = expected_end(deadline, seen.began_at, estimated, eta, now)
-    return Course(approved_usd, first.cap_usd, seen.spent_usd, seen.price_usd_h, until)
+    return SpendForecast(approved_usd, first.cap_usd, seen.spent_usd, seen.price_usd_h, until)
 
 
 def expected_end(
@@ -79,18 +79,18 @@ def expected_end(
     return max(min(eta or deadline, deadline), min(now, deadline))
 
 
-def projected(course: Course, now: datetime) -> Decimal:
+def projected(course: SpendForecast, now: datetime) -> Decimal:
     """Dollars that it will have cost at its end as things stand, and never more than its cap."""
     left_h = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
     return min(course.spent_usd + left_h * course.price_usd_h, max(course.cap_usd, course.spent_usd))
 
 
-def is_over(course: Course, tolerance: Decimal, now: datetime) -> bool:
+def is_over(course: SpendForecast, tolerance: Decimal, now: datetime) -> bool:
     """Whether that is above what was approved by more than the tolerance and a cent."""
     return projected(course, now) > course.approved_usd * (1 + tolerance) + money.CENT
 
 
-def question(course: Course, answer_min: int, *, can_pause: bool, now: datetime) -> str:
+def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: datetime) -> str:
     """What the owner and the approvers are asked, with what follows when nobody answers."""
     figure = usd(projected(course, now))
     told = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"

@@ -16,7 +16,7 @@ from decimal import Decimal
 from bot.rules.sizing import decoding
 from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing.training import TERMS, flops_per_token, link_gb_s, machine, offload_s, peak_flops, terms
-from bot.rules.sizing.vram import Fit, Plan, choices
+from bot.rules.sizing.vram import Fit, MemoryLayout, choices
 from bot.rules.sizing.workload import Architecture, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
@@ -39,7 +39,7 @@ class Throughput:
     sentence: str
     basis: str
     sigma: float
-    plan: Plan
+    plan: MemoryLayout
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,9 @@ def tokens_per_s(
     )
 
 
-def _rate(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan, network_gb_s: float | None) -> float:
+def _rate(
+    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout, network_gb_s: float | None
+) -> float:
     if not work.trains:
         return decoding.tokens_per_s(work, shape, gpu, count, plan)
     seconds = predicted_s(work, shape, gpu, count, plan, network_gb_s)
@@ -116,7 +118,7 @@ def missing(work: Workload, gpu: Gpu) -> str | None:
 
 
 def predicted_s(
-    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan, network_gb_s: float | None = None
+    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout, network_gb_s: float | None = None
 ) -> float | None:
     """Seconds that one GPU spends on one training token under `plan`, before stack and own runs are considered."""
     on = machine(gpu, count, work.number_format, network_gb_s)
@@ -162,7 +164,7 @@ def _hours(tokens: int, rate: float) -> Decimal:
     return money.half_up(Decimal(tokens) / Decimal(rate) / 3600, 6)
 
 
-def _spread(work: Workload, gpu: Gpu, count: int, plan: Plan) -> float:
+def _spread(work: Workload, gpu: Gpu, count: int, plan: MemoryLayout) -> float:
     """The deviation of the logarithm: independent doubts, added in squares."""
     near = gpu.name in table.MEASURED_GPUS
     same = gpu.architecture in table.NEAR_ARCHITECTURES and link_gb_s(gpu) >= min(table.NVLINK_GB_S.values())

@@ -33,7 +33,7 @@ from bot.rules.sizing.throughput_data import (
     RATE,
     Exponents,
 )
-from bot.rules.sizing.vram import Plan
+from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload
 from providers.gpus.table import Gpu
 
@@ -46,7 +46,7 @@ _RECOMPUTED = 4 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class TrainingHardware:
     """The hardware of a run: rates in units per second. `link` is None for a single GPU, `network` for one machine."""
 
     peak: float
@@ -57,7 +57,7 @@ class Machine:
     machines: int
 
 
-def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | None = None) -> Machine | None:
+def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | None = None) -> TrainingHardware | None:
     """The rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
     peak = peak_flops(gpu, precision)
     if peak is None or gpu.bandwidth_gb_s is None:
@@ -69,7 +69,7 @@ def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | No
     between = network_gb_s or MACHINE_GB_S.get(gpu.architecture, OTHER_MACHINE_GB_S)
     if gpu.name not in NVLINK_GB_S:
         between = network_gb_s or OTHER_MACHINE_GB_S
-    return Machine(
+    return TrainingHardware(
         peak=peak,
         attention=attention,
         memory=memory,
@@ -108,7 +108,7 @@ def flops_per_token(work: Workload, shape: Architecture) -> float:
 
 
 def terms(
-    work: Workload, shape: Architecture, on: Machine, count: int, plan: Plan, exponents: Exponents
+    work: Workload, shape: Architecture, on: TrainingHardware, count: int, plan: MemoryLayout, exponents: Exponents
 ) -> tuple[float, ...]:
     """The times of `TERMS` for one token on one GPU, in seconds."""
     again = _RECOMPUTED if plan.checkpointing else 1.0
@@ -127,7 +127,7 @@ def terms(
     return multiply, attention, memory, mixed, sent / on.link + streamed / on.memory, between, waiting
 
 
-def _exchanged(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[float, float]:
+def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[float, float]:
     """Bytes per token that one GPU exchanges with others, and those that it streams through its own memory instead.
 
     Shared weights are gathered twice and shared gradients reduced once per micro batch. Where each GPU holds all of
@@ -147,7 +147,7 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: Plan) -> t
     return reduced * per_token, (weight + learned) * per_token
 
 
-def offload_s(work: Workload, shape: Architecture, count: int, plan: Plan) -> float:
+def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
     """Seconds per token and GPU that an optimizer in the host's memory adds: its 16 bytes per weight, once per step."""
     if not plan.offload:
         return 0.0

@@ -50,7 +50,7 @@ class FitVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MemoryLayout:
     """How a run is laid out over its GPUs. `offload` keeps the optimizer in the host's memory; `weights` is the format
     of frozen or served weights."""
 
@@ -82,7 +82,7 @@ class Fit:
     utilisation: float
     sentence: str
     parts: tuple[Part, ...]
-    plan: Plan
+    plan: MemoryLayout
 
     @property
     def possible(self) -> bool:
@@ -102,10 +102,10 @@ def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
     micro batch is tried. More memory never turns a fit into a miss, since no layout depends on the memory.
     """
     shape, has = architecture(work), usable_gb(gpu)
-    asked = Plan(work.kind, weights=_asked_format(work))
+    asked = MemoryLayout(work.kind, weights=_asked_format(work))
     if shape is None:
         return Fit(FitVerdict.UNKNOWN, 0.0, has, (), 0.0, unknown(work)[0], (), asked)
-    smallest: tuple[Plan, tuple[Part, ...]] | None = None
+    smallest: tuple[MemoryLayout, tuple[Part, ...]] | None = None
     for plan in _layouts(work, count):
         found = parts(work, shape, count, plan)
         if _sum(found) <= has:
@@ -125,7 +125,7 @@ def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
     return Fit(FitVerdict.DOES_NOT_FIT, needs, has, beyond(work, plan), needs / has, sentence, found, plan)
 
 
-def choices(work: Workload, gpu: Gpu, count: int) -> tuple[Plan, ...]:
+def choices(work: Workload, gpu: Gpu, count: int) -> tuple[MemoryLayout, ...]:
     """Every layout of the work as it was asked for that fits, each with its largest micro batch, for whoever knows
     which is fastest; the layout of `fit` alone where none of them does or there is nothing to choose."""
     shape, has = architecture(work), usable_gb(gpu)
@@ -140,7 +140,7 @@ def choices(work: Workload, gpu: Gpu, count: int) -> tuple[Plan, ...]:
     return tuple(dict.fromkeys(found)) or (first,)
 
 
-def _fits(work: Workload, gpu: Gpu, count: int, plan: Plan, found: tuple[Part, ...]) -> Fit:
+def _fits(work: Workload, gpu: Gpu, count: int, plan: MemoryLayout, found: tuple[Part, ...]) -> Fit:
     needs, has, extra = _sum(found), usable_gb(gpu), beyond(work, plan)
     verdict = FitVerdict.FITS_WITH if extra else FitVerdict.FITS
     where = plural(count, gpu.name) if count == 1 else f"each of {count} {gpu.name}"
@@ -166,13 +166,13 @@ def _asked_format(work: Workload) -> Precision:
     return Precision.BF16 if work.trains else work.number_format
 
 
-def _layouts(work: Workload, count: int) -> Iterator[Plan]:
+def _layouts(work: Workload, count: int) -> Iterator[MemoryLayout]:
     """Every layout worth trying for `count` GPUs, cheapest in speed first."""
     if count < 1:
         return
     if not work.trains:
         formats = (work.number_format, *([Precision.INT8, Precision.INT4] if work.precision is None else []))
-        yield from (Plan(work.kind, weights=weights) for weights in formats)
+        yield from (MemoryLayout(work.kind, weights=weights) for weights in formats)
         return
     for micro in dict.fromkeys((work.micro_batch or 1, 1)):
         yield from _trainings(work, count, work.kind, micro)
@@ -181,7 +181,7 @@ def _layouts(work: Workload, count: int) -> Iterator[Plan]:
         yield from _trainings(work, count, kind, 1)
 
 
-def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[Plan]:
+def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterator[MemoryLayout]:
     adapts = kind in (WorkKind.LORA, WorkKind.QLORA)
     shardings = (Sharding.DDP, Sharding.ZERO3) if adapts else tuple(Sharding)
     said = [work.sharding] if work.sharding is not None else [*shardings] if count > 1 else [Sharding.DDP]
@@ -189,12 +189,12 @@ def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterat
     weights = Precision.INT4 if kind is WorkKind.QLORA else Precision.BF16
     for checkpointing in recompute:
         for sharding in said:
-            yield Plan(kind, sharding, checkpointing, micro, weights=weights)
+            yield MemoryLayout(kind, sharding, checkpointing, micro, weights=weights)
     if not adapts:
-        yield Plan(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
+        yield MemoryLayout(kind, said[-1], recompute[-1], micro, offload=True, weights=weights)
 
 
-def _grown(work: Workload, shape: Architecture, count: int, plan: Plan, has: float) -> Plan:
+def _grown(work: Workload, shape: Architecture, count: int, plan: MemoryLayout, has: float) -> MemoryLayout:
     """`plan` with the largest micro batch that fits, unless one was said."""
     if not work.trains or work.micro_batch is not None:
         return plan
@@ -216,7 +216,7 @@ _LIGHTER = {WorkKind.LORA: "LoRA", WorkKind.QLORA: "QLoRA (frozen 4-bit weights)
 _FORMAT = {Precision.INT8: "8-bit weights", Precision.INT4: "4-bit weights"}
 
 
-def beyond(work: Workload, plan: Plan) -> tuple[str, ...]:
+def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
     """What `plan` uses beyond what was asked for, in words."""
     found = []
     if plan.kind is not work.kind:
@@ -237,7 +237,7 @@ def beyond(work: Workload, plan: Plan) -> tuple[str, ...]:
 # ── bytes ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def parts(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[Part, ...]:
+def parts(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[Part, ...]:
     """The memory of one of `count` GPUs under `plan`, part by part."""
     if not work.trains:
         amounts = _served(work, shape, count, plan)
@@ -249,7 +249,7 @@ def parts(work: Workload, shape: Architecture, count: int, plan: Plan) -> tuple[
     return (*found, Part("runtime", RUNTIME_GB))
 
 
-def _states(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+def _states(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     params = float(shape.total_params)
     stage = [*Sharding].index(plan.sharding)
     share = [1 / count if stage > level else 1.0 for level in range(3)]
@@ -261,7 +261,7 @@ def _states(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
     }
 
 
-def _adapted(shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+def _adapted(shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     layer = 8 * shape.width + shape.mlp_matrices * (shape.width + shape.mlp_width)
     adapters = shape.layers * LORA_RANK * layer
     rest = max(shape.total_params - _embedding(shape), 0)
@@ -284,7 +284,7 @@ def weight_bytes(precision: Precision) -> float:
     return _WEIGHT_BYTES.get(precision, float(_SHORT_BYTES))
 
 
-def _activations(work: Workload, shape: Architecture, plan: Plan) -> float:
+def _activations(work: Workload, shape: Architecture, plan: MemoryLayout) -> float:
     """What the backward pass needs from the forward pass, and the logits: 16-bit, their 32-bit copy, their gradient."""
     size = 4 if work.number_format in (Precision.FP32, Precision.TF32) else _SHORT_BYTES
     tokens = float(plan.micro_batch * work.sequence)
@@ -294,7 +294,7 @@ def _activations(work: Workload, shape: Architecture, plan: Plan) -> float:
     return tokens * (kept + shape.vocab * (2 * size + 4))
 
 
-def _served(work: Workload, shape: Architecture, count: int, plan: Plan) -> dict[str, float]:
+def _served(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> dict[str, float]:
     at_once = work.concurrency or 1
     buffers = PREFILL_TOKENS * _SHORT_BYTES * (4 * shape.width + 2 * shape.mlp_width) + 4 * at_once * shape.vocab
     return {
@@ -309,7 +309,7 @@ def kv_bytes(shape: Architecture) -> float:
     return float(2 * _SHORT_BYTES * shape.layers * shape.kv_heads * shape.head_width)
 
 
-def most_at_once(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: Plan) -> int:
+def most_at_once(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout) -> int:
     """How many sequences can be served at once: as many as were asked for, else what the memory left over can hold."""
     if work.concurrency is not None:
         return work.concurrency

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel import money
 
 _LARGEST = Decimal(10) ** 12
@@ -19,7 +20,7 @@ class Verdict:
     """A rule's answer: may it happen, a stable `code` for machines, one `sentence` that every door shows as it is."""
 
     allowed: bool
-    code: str
+    code: ReplyCode
     sentence: str
 
 
@@ -63,7 +64,7 @@ def hours(amount: Decimal) -> str:
     return plural(_rounded(amount, 2), "hour")
 
 
-def kept(price_usd_h: Decimal, until: datetime) -> str:
+def retained_disk(price_usd_h: Decimal, until: datetime) -> str:
     """What every status says about a disk whose machine stands still, per hour and per month of 730 hours."""
     month = usd(price_usd_h * 730)
     return f"Its disk is kept for {rate(price_usd_h)} ({month} a month) and deleted {until:%Y-%m-%d %H:%M} UTC."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+#: The longest public key that is taken, in characters.
+LONGEST_KEY: Final = 4096
 #: A key's own frame of dashes, whatever a chat made of them, and the first bytes of OpenSSH's format in base64.
 _FRAME: Final = re.compile(r"[-\u2010-\u2015\u2212]\s*(?:BEGIN|END)\b[A-Z0-9 ]{0,30}PRIVATE\s*KEY", re.IGNORECASE)
 _OPENSSH: Final = "b3BlbnNzaC1rZXktdjE"

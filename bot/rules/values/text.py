@@ -17,7 +17,7 @@ _ESCAPES = {"&lt;": "<", "&gt;": ">", "&amp;": "&"}
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class WordToken:
     """One word of a line: its value without quotes, the text as it stands there, and its position."""
 
     value: str
@@ -30,7 +30,7 @@ class UnclosedQuote(ValueError):
     """A quote that never ends; `position` is where it begins in the line."""
 
     def __init__(self, position: int) -> None:
-        super().__init__("a quote is not closed")
+        super().__init__("This quote is not closed.")
         self.position = position
 
 
@@ -55,19 +55,19 @@ def in_markdown(text: str) -> str:
     return _MARKDOWN.sub(lambda found: f"\\{found[0]}", _SPACES.sub(" ", kept).strip())
 
 
-def tokens(line: str) -> list[Token]:
+def tokens(line: str) -> list[WordToken]:
     """The words of a cleaned line. A quote opens a value only where a word or its value begins, so `it's` is a word.
 
     Raises `UnclosedQuote`.
     """
-    words: list[Token] = []
+    words: list[WordToken] = []
     place = 0
     while place < len(line):
         if line[place] == " ":
             place += 1
             continue
         if plain := _PLAIN_WORD.match(line, place):
-            words.append(Token(plain[0], plain[0], place))
+            words.append(WordToken(plain[0], plain[0], place))
             place = plain.end()
             continue
         start, value, quoted = place, "", False
@@ -80,7 +80,7 @@ def tokens(line: str) -> list[Token]:
                 value, place, quoted = value + line[place + 1 : end], end + 1, True
             else:
                 value, place = value + line[place], place + 1
-        words.append(Token(value, line[start:place], start, quoted))
+        words.append(WordToken(value, line[start:place], start, quoted))
     return words
 
 

@@ -26,13 +26,15 @@ from bot.rules.access.scopes import (
 )
 from bot.rules.values.labels import LabelKey
 from bot.rules.values.phrases import plural
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from ledger.core.events import record
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
-from ledger.queries.access import active_keys, api_key, api_keys, hold_consumer, touch_key
+from ledger.queries.access import active_keys, api_key, api_keys, lock_consumer, touch_key
 
 #: A use is noted at most this often.
 USE_NOTED = timedelta(minutes=1)
@@ -96,18 +98,18 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
     except BadHolder as error:
         return Reply(False, error.code, str(error))
     if not 1 <= command.days <= MOST_KEY_DAYS:
-        return Reply(False, "bad_expiry", f"A key lives for 1 to {MOST_KEY_DAYS} days.")
+        return Reply(False, ReplyCode.BAD_EXPIRY, f"A key lives for 1 to {MOST_KEY_DAYS} days.")
     key_id = "".join(secrets.choice(BASE32) for _ in range(KEY_ID_LENGTH))
     secret = secrets.token_urlsafe(32)
     async with db.write() as tx:
-        behind = await hold_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
+        behind = await lock_consumer(tx, of.actor.ref, of.owner.ref, by.ref, now)
         if behind.owner != of.owner.ref:
             sentence = f"{of.actor.ref} belongs to {behind.owner} already; make its keys with that owner."
-            return Reply(False, "other_owner", sentence)
+            return Reply(False, ReplyCode.OTHER_OWNER, sentence)
         working = await active_keys(tx, of.actor.ref, now)
         if len(working) >= ACTIVE_KEYS:
             sentence = f"{of.actor.ref} has {ACTIVE_KEYS} working keys; revoke one first: {working[0].id} is the older."
-            return Reply(False, "too_many_keys", sentence)
+            return Reply(False, ReplyCode.TOO_MANY_KEYS, sentence)
         expires_at = now + timedelta(days=command.days)
         tx.add(
             ApiKey(
@@ -121,12 +123,12 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
             )
         )
         said = f"{', '.join(allowed)}; until {expires_at:%Y-%m-%d}"
-        record(tx, at=now, actor=by, subject=of.actor.ref, kind="api_key.created", reason=f"{key_id}: {said}")
+        record(tx, at=now, actor=by, subject=of.actor.ref, kind=EventKind.API_KEY_CREATED, reason=f"{key_id}: {said}")
     sentence = (
         f"Key {key_id} of {of.actor.ref} works for {plural(command.days, 'day')}. Store it now: it is shown once."
     )
     data = {"key_id": key_id, "token": f"gpuk_{key_id}_{secret}", "actor": of.actor.ref, "expires_at": expires_at}
-    return Reply(True, "key_created", sentence, data)
+    return Reply(True, ReplyCode.KEY_CREATED, sentence, data)
 
 
 async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
@@ -134,13 +136,15 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
     async with db.write() as tx:
         found = await api_key(tx, key_id)
         if found is None:
-            return Reply(False, "unknown_key", f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them.")
+            return Reply(
+                False, ReplyCode.UNKNOWN_KEY, f"There is no API key {key_id[:40]}; gpu-shopper keys list shows them."
+            )
         key, _ = found
         if key.revoked_at is None:
             key.revoked_at, key.revoked_by = now, by.ref
-            record(tx, at=now, actor=by, subject=key.actor, kind="api_key.revoked", reason=key.id)
+            record(tx, at=now, actor=by, subject=key.actor, kind=EventKind.API_KEY_REVOKED, reason=key.id)
     sentence = f"Key {key.id} of {key.actor} is revoked; it opens nothing any more."
-    return Reply(True, "key_revoked", sentence, {"key_id": key.id})
+    return Reply(True, ReplyCode.KEY_REVOKED, sentence, {"key_id": key.id})
 
 
 async def listing(db: Database, now: datetime) -> Sequence[KeyView]:
@@ -188,7 +192,7 @@ def _known(names: Collection[str]) -> frozenset[Scope]:
     return frozenset(Scope(name) for name in names if name in set(Scope))
 
 
-def holding(actor: Actor, names: Collection[str] | None) -> Principal:
+def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
     """Somebody with all that their working keys may do, or with everything on the server, where no key is needed."""
     return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 

@@ -9,6 +9,7 @@ from bot.rules.access.scopes import Scope
 from bot.rules.approvals.decision import DeciderFacts, is_approver, linked
 from bot.rules.policy.policy import Policy
 from bot.rules.sessions.extension import may_act as rule
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
@@ -124,9 +125,9 @@ async def acted(
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, text)
             if session is None:
-                return Reply(False, "no_session", refusals[0])
+                return Reply(False, ReplyCode.NO_SESSION, refusals[0])
             if not await may_act(tx, ctx.policy, session, decider):
-                return Reply(False, "not_yours", refusals[1], {"session_id": session.id})
+                return Reply(False, ReplyCode.NOT_YOURS, refusals[1], {"session_id": session.id})
             return await act(tx, session, now)
     except LookupError as error:
-        return Reply(False, "unknown_id", f"{error}.")
+        return Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from bot.rules.approvals.approvers import DeciderFacts, linked
 from bot.rules.approvals.delegation import last_moment, may_delegate
 from bot.rules.policy.policy import Policy
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
@@ -15,13 +16,14 @@ from ledger.core.events import announce, record
 from ledger.core.locks import lock_requester
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Delegation
 from ledger.queries.access import Whose
-from ledger.queries.delegations import end_delegations, given_by, in_force, said_before, standing_in
+from ledger.queries.delegations import delegators_of, end_delegations, given_by, in_force, said_before
 
-REVOKED = Reply(True, "delegation_ended", "Nobody decides for you from now on.")
+REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from now on.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,17 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(policy, who.actor))  # One after the other, so that one delegate is left.
         if await said_before(tx, names_of(policy, who.actor), command.key, now - KEPT):
-            return Reply(True, "delegated", "That was written down already; look at the list of delegates.")
+            return Reply(True, ReplyCode.DELEGATED, "That was written down already; look at the list of delegates.")
         before = await given_by(tx, names_of(policy, who.actor), now)
         await end_delegations(tx, [one.id for one in before], who.actor.ref, now)
         tx.add(row)
         said = f"{who.actor.ref} lets {command.to.ref} decide in their place through {command.until:%Y-%m-%d} (UTC)."
-        record(tx, at=now, actor=who.actor, subject=row.id, kind="delegation.made", reason=said, key=command.key)
+        record(
+            tx, at=now, actor=who.actor, subject=row.id, kind=EventKind.DELEGATION_MADE, reason=said, key=command.key
+        )
         await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
-    return Reply(True, "delegated", said, {"delegation_id": row.id})
+    return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
 
 async def revoke(ctx: Context, command: Delegate) -> Reply:
@@ -85,10 +89,12 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
         await end_delegations(tx, [one.id for one in given], actor.ref, now)
         for one in given:
             said = f"{one.delegate} decides for {one.delegator} no longer."
-            record(tx, at=now, actor=actor, subject=one.id, kind="delegation.ended", reason=said, key=command.key)
+            record(
+                tx, at=now, actor=actor, subject=one.id, kind=EventKind.DELEGATION_ENDED, reason=said, key=command.key
+            )
             await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
-        return Reply(False, "no_delegation", "Nobody decides for you, so there is nothing to take back.")
+        return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
     return REVOKED
 
@@ -113,7 +119,7 @@ def _day(until: datetime) -> date:
 async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
     """For whom somebody decides now, for a door that looks up what it knows of them."""
     async with ctx.db.read() as tx:
-        rows = await standing_in(tx, names_of(ctx.policy, actor), ctx.clock.now())
+        rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
     return [Actor.from_ref(one.delegator) for one in rows]
 
 
@@ -131,7 +137,7 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
     Somebody in Slack whom nobody could look up may be gone since, so nothing is decided in the place of that account;
     the policy may name the same person as an operator too, and then it is decided in that one's place.
     """
-    rows = await standing_in(tx, names_of(policy, decider.actor), now)
+    rows = await delegators_of(tx, names_of(policy, decider.actor), now)
     known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
     behalf: list[DeciderFacts] = []
     for person in (Actor.from_ref(one.delegator) for one in rows):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from bot.rules.approvals.decision import STILL_QUOTING, DeciderFacts, Decision
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import delegation
 from bot.services.approvals import decisions
 from bot.services.runtime.commands import Decide, Reply
@@ -63,6 +64,8 @@ def _no_button(request: Request, command: Named) -> Reply:
     if request.state is RequestState.QUOTING:
         return Reply(False, STILL_QUOTING.code, STILL_QUOTING.sentence, data)
     if command.offer_id is None:
-        return Reply(False, "offer_needed", "Say which option is approved, by its offer id, such as vast:123.", data)
+        return Reply(
+            False, ReplyCode.OFFER_NEEDED, "Say which option is approved, by its offer id, such as vast:123.", data
+        )
     sentence = f"{command.offer_id[:80]} is not an option of this request; look at it to see its options."
-    return Reply(False, "unknown_offer", sentence, data)
+    return Reply(False, ReplyCode.UNKNOWN_OFFER, sentence, data)

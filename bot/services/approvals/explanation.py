@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from bot.rules.approvals.approvers import asked, groups, members
+from bot.rules.approvals.approvers import groups, members, mentioned_approvers
 from bot.rules.approvals.auto_approval import STANDING_PREFIX
 from bot.rules.approvals.decision import SLACK_OFF
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, chain, group_of, next_step
+from bot.rules.policy.tiers import ApproverGroup, chain, group_of, next_step
 from bot.rules.values.phrases import plural
 from bot.services.grants import approvers
 from bot.services.runtime.context import Context
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import RequestState
 from ledger.queries.decisions import opened_at
-from ledger.queries.journal import told_of
+from ledger.queries.journal import reasons_of
 from ledger.queries.views import RequestView, request_view
 
 #: What the journal says of a decision that went another way than the policy's usual one.
-WAIVERS = ("budget.overridden", "request.break_glass")
+WAIVERS = (EventKind.BUDGET_OVERRIDDEN, EventKind.REQUEST_BREAK_GLASS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ async def why(ctx: Context, request_id: str) -> Why:
     now, policy = ctx.clock.now(), ctx.policy
     async with ctx.db.read() as tx:
         view = await request_view(tx, request_id)
-        found = await approvers.mandate(tx, policy, view.request, now)
+        found = await approvers.approver_group(tx, policy, view.request, now)
         since = (await opened_at(tx, [view.request]))[request_id]
-        journal = await told_of(tx, request_id, WAIVERS)
+        journal = await reasons_of(tx, request_id, WAIVERS)
     request = view.request
     given = tuple(
         one.approver
@@ -65,7 +66,7 @@ async def why(ctx: Context, request_id: str) -> Why:
         group=group_of(found.tier),
         required=request.required_approvals,
         given=given,
-        may_decide=asked(policy, found),
+        may_decide=mentioned_approvers(policy, found),
         also=policy.may_approve_not_pinged,
         waived=waived,
         sentences=tuple(_told(policy, view, found, given, waived, since, now)),
@@ -84,7 +85,7 @@ def _waived(policy: Policy, view: RequestView) -> list[str]:
 def _told(
     policy: Policy,
     view: RequestView,
-    found: Mandate,
+    found: ApproverGroup,
     given: tuple[str, ...],
     waived: tuple[str, ...],
     since: datetime,
@@ -95,7 +96,7 @@ def _told(
     if request.state is not RequestState.PENDING:
         by = f" by {request.decided_by}" if request.decided_by else ""
         return [*told, f"It is {request.state}{by}.", *waived]
-    names = ", ".join(asked(policy, found)) or "nobody; the policy names no approver"
+    names = ", ".join(mentioned_approvers(policy, found)) or "nobody; the policy names no approver"
     by = f" ({', '.join(given)})" if given else ""
     told.append(f"{len(given)} of {plural(request.required_approvals, 'approval')}{by}; may decide: {names}.")
     if policy.may_approve_not_pinged:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import api_keys, authorization
 from bot.services.access.api_keys import Principal
 from bot.services.runtime.commands import Reply
@@ -77,6 +78,6 @@ async def begin(ctx: Context, who: Principal, after: str | None) -> Following | 
         whose = await authorization.visible(tx, ctx.policy, who)
         position = await event_at(tx, after) if after else now
     if position is None:
-        return Reply(False, "unknown_event", f"There is no event {(after or '')[:40]}; begin without one.")
+        return Reply(False, ReplyCode.UNKNOWN_EVENT, f"There is no event {(after or '')[:40]}; begin without one.")
     # What happened before now was not asked for; a stream that goes on looks back instead.
     return Following(ctx, who, whose, now, position if after else now + LATE)

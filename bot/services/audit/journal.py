@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from bot.rules.audit.hash_chain import START, first_broken, seal
+from bot.rules.audit.hash_chain import START, event_hash, first_broken
 from bot.services.runtime.context import Context
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
-from ledger.models import Event, Seal
-from ledger.queries.hash_chain import MARGIN, family, heads, last_sealed_at, sealed_events, unsealed
+from ledger.models import Event, EventHash
+from ledger.queries.hash_chain import MARGIN, family, hashed_events, heads, last_hashed_at, unsealed
 from ledger.queries.views import resolve
 
 #: A transaction that is under way may still write an event of a little earlier.
@@ -51,7 +51,7 @@ def content(event: Event) -> dict[str, Any]:
     }
 
 
-async def seal_due(ctx: Context) -> int:
+async def hash_events_due(ctx: Context) -> int:
     """Seal what was written since the last pass. Returns how many events were sealed."""
     return await _seal(ctx.db, ctx.clock)
 
@@ -63,11 +63,11 @@ async def _seal(db: Database, clock: Clock) -> int:
         for event in events:
             before = last.get(event.subject)
             number, previous = (before.number + 1, before.hash) if before else (1, START)
-            row = Seal(
+            row = EventHash(
                 event_id=event.id,
                 subject=event.subject,
                 number=number,
-                hash=seal(previous, content(event)),
+                hash=event_hash(previous, content(event)),
                 at=event.at,
             )
             tx.add(row)
@@ -79,8 +79,8 @@ async def audit(db: Database, text: str) -> Audit:
     """The journal of what `text` names. LookupError with the sentence for people when it names nothing."""
     async with db.read() as tx:
         request, _ = await resolve(tx, text, past=True)
-        rows = await sealed_events(tx, await family(tx, request.parent_id or request.id))
-        newest_at = await last_sealed_at(tx)
+        rows = await hashed_events(tx, await family(tx, request.parent_id or request.id))
+        newest_at = await last_hashed_at(tx)
     chains: defaultdict[str, list[tuple[int, Event, str]]] = defaultdict(list)
     for event, sealed in rows:
         if sealed is not None:

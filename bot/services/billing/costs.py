@@ -8,14 +8,14 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.budgets.budget import Period, begins
-from bot.rules.plans.completion import Outcome, SuccessCost, cost_per_success
-from bot.rules.values.end_reason import WENT_WELL, WENT_WRONG
+from bot.rules.plans.completion import FinishedJob, SuccessCost, cost_per_success
 from bot.services.access import authorization
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.calendar_spans import after, begin
-from ledger.kernel.states import Tier
+from ledger.kernel.end_reason import WENT_WELL, WENT_WRONG
+from ledger.kernel.states import RollupTier
 from ledger.queries.spend import EVERYBODY, Purse, buckets, costs, outcomes, spent
 
 #: How many names of one grouping are shown; the rest is one line.
@@ -23,7 +23,12 @@ SHOWN = 8
 #: Before anything that a ledger can hold.
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 #: What one bucket of each view is.
-TIERS = {Period.HOURLY: Tier.HOUR, Period.DAILY: Tier.DAY, Period.MONTHLY: Tier.MONTH, Period.TOTAL: Tier.MONTH}
+TIERS = {
+    Period.HOURLY: RollupTier.HOUR,
+    Period.DAILY: RollupTier.DAY,
+    Period.MONTHLY: RollupTier.MONTH,
+    Period.TOTAL: RollupTier.MONTH,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +51,10 @@ class Costs:
 def since_when(period: Period, now: datetime) -> datetime:
     """When a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
     if period is Period.HOURLY:
-        return begin(Tier.HOUR, now) - timedelta(hours=23)
-    month = begin(Tier.MONTH, now)
+        return begin(RollupTier.HOUR, now) - timedelta(hours=23)
+    month = begin(RollupTier.MONTH, now)
     if period is Period.MONTHLY:
-        return begin(Tier.MONTH, month.replace(year=month.year - 1) + timedelta(days=31))
+        return begin(RollupTier.MONTH, month.replace(year=month.year - 1) + timedelta(days=31))
     return month if period is Period.DAILY else _FIRST
 
 
@@ -66,7 +71,7 @@ async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = Purse(await authorization.mine(tx, ctx.policy, actor))
-        day, month = begin(Tier.DAY, now), begin(Tier.MONTH, now)
+        day, month = begin(RollupTier.DAY, now), begin(RollupTier.MONTH, now)
         return await spent(tx, purse, day), await spent(tx, purse, month)
 
 
@@ -82,7 +87,7 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     month_usd = await spent(tx, purse, month) if whole is None else whole
     groups = {by: named(by, rows) for by, rows in by_group.items()}
     ended = await outcomes(tx, purse, WENT_WELL | WENT_WRONG, since, now)
-    finished = cost_per_success(Outcome(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
+    finished = cost_per_success(FinishedJob(amount_usd, code in WENT_WELL) for code, amount_usd in ended)
     return Costs(
         period,
         since,

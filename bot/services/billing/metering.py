@@ -21,10 +21,11 @@ from bot.rules.billing.metering import (
 from bot.services.notifications.paging import alone
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
-from ledger.core.writes import Entry, Tx, amend, book, book_all
+from ledger.core.writes import NewEntry, Tx, amend, book, book_all
 from ledger.kernel import money
-from ledger.models import Disk, Instance, Stray
-from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_strays
+from ledger.kernel.entry_kind import EntryKind
+from ledger.models import Disk, Instance, Orphan
+from ledger.queries.metering import billable_ids, billable_instances, booked_keys, lock_billable, unended_orphans
 from ledger.queries.session_costs import Booked
 from ledger.queries.views import SessionView
 from providers.capabilities import BillingRule
@@ -45,7 +46,7 @@ async def accrue_due(ctx: Context) -> int:
 
     An hour is booked with all before it, so those whose last completed one is booked need no look.
     """
-    now, strays = ctx.clock.now(), await accrue_strays(ctx)
+    now, strays = ctx.clock.now(), await accrue_orphans(ctx)
     async with ctx.db.read() as tx:
         ids = await billable_ids(tx)
     due: list[str] = []
@@ -95,7 +96,7 @@ def _billed_until(row: Instance, now: datetime) -> datetime:
     return min(row.terminate_acked_at or now, _listed_until(row, now))
 
 
-def _listed_until(row: Instance | Stray, now: datetime) -> datetime:
+def _listed_until(row: Instance | Orphan, now: datetime) -> datetime:
     try:
         return min([*map(datetime.fromisoformat, row.absent_at), now])
     except ValueError:
@@ -149,7 +150,7 @@ async def _split(ctx: Context, tx: Tx, row: Instance, price_usd_h: Decimal, now:
     await book(
         tx,
         key=_key(row, "gpu", f"rate-{now:%Y%m%dT%H%M%S%f}"),
-        kind="true_up",
+        kind=EntryKind.TRUE_UP,
         debit=mine if step > 0 else theirs,
         credit=theirs if step > 0 else mine,
         amount_usd=abs(step),
@@ -166,7 +167,7 @@ async def accrue_rest(ctx: Context, tx: Tx, row: Instance, ended_at: datetime) -
     return await book_all(tx, accruals(ctx, row, ended_at, final=True))
 
 
-def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[Entry]:
+def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> list[NewEntry]:
     """What `row` has used until then, per component. What was booked of it before is booked once all the same.
 
     Storage is billed from the create on; the GPU from the moment that the cloud's rule says.
@@ -182,10 +183,10 @@ def accruals(ctx: Context, row: Instance, until: datetime, *, final: bool) -> li
     ]
 
 
-def _accrual(row: Instance, component: str, key: str, piece: Piece) -> Entry:
-    return Entry(
+def _accrual(row: Instance, component: str, key: str, piece: Piece) -> NewEntry:
+    return NewEntry(
         key=key,
-        kind="accrue",
+        kind=EntryKind.ACCRUE,
         debit=f"session:{row.session_id}",
         credit=f"payable:{row.cloud}:{row.account}",
         amount_usd=piece.amount_usd,
@@ -233,14 +234,14 @@ def _gpu_from(ctx: Context, row: Instance, ended_at: datetime) -> datetime | Non
     return row.unbilled_at if blind else None
 
 
-async def accrue_strays(ctx: Context) -> int:
+async def accrue_orphans(ctx: Context) -> int:
     """Book every completed hour of the strays that are there: what waits for an operator costs meanwhile, too."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         found = [
             entry
-            for stray in await unended_strays(tx)
-            for entry in stray_entries(stray, _listed_until(stray, now), final=False)
+            for stray in await unended_orphans(tx)
+            for entry in orphan_entries(stray, _listed_until(stray, now), final=False)
         ]
         there = await booked_keys(tx, [entry.key for entry in found])
     new = [entry for entry in found if entry.key not in there]
@@ -250,18 +251,18 @@ async def accrue_strays(ctx: Context) -> int:
         return await book_all(tx, new)
 
 
-async def accrue_stray(tx: Tx, stray: Stray, until: datetime, session_id: str | None = None) -> None:
+async def accrue_orphan(tx: Tx, stray: Orphan, until: datetime, session_id: str | None = None) -> None:
     """Book what a stray has cost until its end, or until it becomes a session: under that from then on."""
-    await book_all(tx, stray_entries(stray, until, final=True, session_id=session_id))
+    await book_all(tx, orphan_entries(stray, until, final=True, session_id=session_id))
 
 
-def stray_entries(stray: Stray, until: datetime, *, final: bool, session_id: str | None = None) -> list[Entry]:
+def orphan_entries(stray: Orphan, until: datetime, *, final: bool, session_id: str | None = None) -> list[NewEntry]:
     """A stray's cost is ours too: a loss, on the operators' account of that stray."""
     start = stray.billing_from or stray.first_seen_at
     return [
-        Entry(
+        NewEntry(
             key=f"{stray.id}/{piece.suffix}",
-            kind="loss",
+            kind=EntryKind.LOSS,
             debit=f"loss:{stray.id}",
             credit=f"payable:{stray.cloud}:{stray.account}",
             amount_usd=piece.amount_usd,
@@ -302,7 +303,7 @@ def before_now(row: Instance, booked: Booked, price_usd_h: Decimal) -> Decimal:
     return at_other_rates(booked.usd, [(booked.hours.get(name, 0), rate) for name, rate in rates.items()])
 
 
-def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[Entry]:
+def disk_accruals(row: Instance, disk: Disk, until: datetime, rule: BillingRule, *, final: bool) -> list[NewEntry]:
     """What a stopped disk costs above a running one until then and is not booked yet.
 
     The running rate is booked with its machine's storage.

@@ -14,17 +14,19 @@ from typing import Any
 from bot.rules.billing.external_costs import OWN, SKILL, External, read, unmatched
 from bot.rules.budgets.budget import said
 from bot.rules.values.phrases import usd
+from bot.rules.values.reply_code import ReplyCode
 from bot.rules.values.text import in_markdown
 from bot.services.access import authorization
 from bot.services.billing.costs import named
-from bot.services.billing.rollup import sealed
+from bot.services.billing.rollup import entry_hash
 from bot.services.billing.shared_file import SharedFileError, others, read_locked
 from bot.services.budgets import enforcement
 from bot.services.nodes.connection import api_url, ssh_command
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
-from ledger.core.writes import Entry, book_all
+from ledger.core.writes import NewEntry, book_all
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.entry_kind import EntryKind
 from ledger.models import Node
 from ledger.queries.nodes import nodes_of
 from ledger.queries.shared_ledger import (
@@ -76,16 +78,16 @@ async def append(ctx: Context, actor: Actor, entry: object) -> Reply:
     now = ctx.clock.now()
     found = read(entry, now, ctx.policy.external_entry_usd)
     if isinstance(found, str):
-        return Reply(False, "bad_entry", found)
+        return Reply(False, ReplyCode.BAD_ENTRY, found)
     (done,) = await _booked(ctx, actor, [found], now)
     if isinstance(done, str):
-        return Reply(False, "refund_unmatched", f"This refund is not booked. {done}")
+        return Reply(False, ReplyCode.REFUND_UNMATCHED, f"This refund is not booked. {done}")
     entry_id, new = done
     if new:
         await enforcement.noticed(ctx, actor.ref, now)
     told = "is booked" if new else "was booked already"
     sentence = f"{usd(abs(found.amount_usd))} of {found.skill} at {found.provider} {told}."
-    return Reply(True, "booked" if new else "known", sentence, {"entry_id": entry_id})
+    return Reply(True, ReplyCode.BOOKED if new else ReplyCode.KNOWN, sentence, {"entry_id": entry_id})
 
 
 async def append_all(ctx: Context, actor: Actor, entries: Sequence[object]) -> tuple[int, list[str]]:
@@ -174,11 +176,11 @@ async def _booked(ctx: Context, actor: Actor, chunk: Sequence[External], now: da
         return [refused[one.key] if one.key in refused else (known[one.key], one.key in new) for one in chunk]
 
 
-def _entry(one: External) -> Entry:
+def _entry(one: External) -> NewEntry:
     mine, theirs = f"external:{one.skill}", f"payable:{one.provider}:external"
-    return Entry(
+    return NewEntry(
         key=f"external/{one.key}",
-        kind="external",
+        kind=EntryKind.EXTERNAL,
         debit=mine if one.amount_usd > 0 else theirs,
         credit=theirs if one.amount_usd > 0 else mine,
         amount_usd=abs(one.amount_usd),
@@ -221,7 +223,7 @@ async def verify(ctx: Context) -> Checked:
             if number != expected:
                 problems.append(f"seal {expected} is missing")
                 break
-            if sealed(before, entry) != seal:
+            if entry_hash(before, entry) != seal:
                 problems.append(f"entry {entry['id']} is not what was sealed as number {number}")
                 break
             before = seal

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from bot.rules.billing.metering import amount, so_far
-from bot.rules.billing.true_up import Line, between, corrections, is_late, is_whole
+from bot.rules.billing.true_up import BillLineItem, between, corrections, is_late, is_whole
 from bot.rules.values.phrases import usd
 from bot.services.billing.metering import BLIND_SWEEPS
 from bot.services.notifications.paging import OPERATORS
@@ -16,10 +16,12 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce_once, record
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind
 from ledger.models import Instance
-from ledger.queries.cloud_bills import Account, account_of, accounts, corrected, keep_lines, used_by
+from ledger.queries.cloud_bills import BillSubject, account_of, accounts, corrected, keep_lines, used_by
 from providers.capabilities import BillingStart, Capabilities
 from providers.contract import Provider
 from providers.errors import ProviderError
@@ -83,13 +85,13 @@ async def _reconcile(ctx: Context, provider: Provider) -> int:
     return done
 
 
-def _lines(account: Account, able: Capabilities) -> list[Line]:
+def _lines(account: BillSubject, able: Capabilities) -> list[BillLineItem]:
     """The bill of one instance. Where a cloud gives times alone, they cost what the instance was rented at: the price
     of its type may have changed since.
     """
     rate, derived = account.gpu_usd_h, able.charges_derived
     return [
-        Line(
+        BillLineItem(
             one.component,
             amount(_seconds(one.begins, one.ends), rate, able.billing) if derived else one.amount_usd,
             one.begins,
@@ -103,22 +105,22 @@ def _seconds(begins: datetime, ends: datetime) -> Decimal:
     return Decimal(str((ends - begins) / timedelta(seconds=1)))
 
 
-def _whole(account: Account, lines: list[Line], now: datetime) -> bool:
+def _whole(account: BillSubject, lines: list[BillLineItem], now: datetime) -> bool:
     return is_whole(lines, account.billing_from, account.ended_at, now)
 
 
-def _wanted(account: Account, able: Capabilities, now: datetime) -> dict[str, Decimal]:
+def _wanted(account: BillSubject, able: Capabilities, now: datetime) -> dict[str, Decimal]:
     lines = _lines(account, able)
     return corrections(account.booked_usd, lines, whole=_whole(account, lines, now)) if lines else {}
 
 
-def _is_late(account: Account, able: Capabilities, now: datetime) -> bool:
+def _is_late(account: BillSubject, able: Capabilities, now: datetime) -> bool:
     lines = _lines(account, able)
     costs = sum(account.booked_usd.values(), Decimal(0)) > 0
     return costs and is_late(account.ended_at, now, lines, whole=_whole(account, lines, now))
 
 
-async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) -> int:
+async def _correct(tx: Tx, found: BillSubject, able: Capabilities, now: datetime) -> int:
     """Judge it again with the row locked, so that two replicas correct it once."""
     one = await account_of(tx, found)
     if one is None:
@@ -130,7 +132,7 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
         done += await book(
             tx,
             key=f"{one.id}/true-up/{number}",
-            kind="loss" if one.session_id is None else "true_up",
+            kind=EntryKind.LOSS if one.session_id is None else EntryKind.TRUE_UP,
             debit=mine if difference > 0 else theirs,
             credit=theirs if difference > 0 else mine,
             amount_usd=abs(difference),
@@ -140,13 +142,13 @@ async def _correct(tx: Tx, found: Account, able: Capabilities, now: datetime) ->
             component=component,
             note="by the cloud's own bill",
         )
-        kind = "stray.trued_up" if one.session_id is None else "session.trued_up"
+        kind = EventKind.ORPHAN_TRUED_UP if one.session_id is None else EventKind.SESSION_TRUED_UP
         sentence = f"{one.cloud} charged {usd(abs(difference))} {'more' if difference > 0 else 'less'} for {component}."
         record(tx, at=now, actor=SYSTEM, subject=one.subject, kind=kind, reason=sentence)
     return done
 
 
-def is_silent(able: Capabilities) -> bool:
+def reports_no_charges(able: Capabilities) -> bool:
     """Whether a cloud that is paid never says what it charged."""
     return not able.free and (not able.charges or able.charges_derived)
 
@@ -156,7 +158,7 @@ def bounds(ctx: Context, row: Instance) -> Range | None:
     charges nothing. What lies between is *unreconciled*.
     """
     provider = ctx.providers.get(row.cloud)
-    if provider is None or not is_silent(provider.capabilities) or row.ended_at is None:
+    if provider is None or not reports_no_charges(provider.capabilities) or row.ended_at is None:
         return None
     rule, derived = provider.capabilities.billing, provider.capabilities.charges_derived
     # Times from a log say when it was made and ended, and not from when on it was billed.
@@ -195,7 +197,7 @@ async def range_of(ctx: Context, session_id: str) -> Range | None:
         return (await ranges(ctx, tx, (session_id,))).get(session_id)
 
 
-async def _alarm(tx: Tx, account: Account, now: datetime) -> None:
+async def _alarm(tx: Tx, account: BillSubject, now: datetime) -> None:
     """The operators hear once of a bill that did not come."""
     of = f"session {short_id(account.session_id)}" if account.session_id else f"stray {account.id}"
     what = "is not whole" if account.lines else "has not come"

@@ -8,9 +8,10 @@ from datetime import datetime
 from decimal import Decimal
 
 from bot.rules.approvals.decision import DeciderFacts, confirmed, linked
-from bot.rules.budgets.budget import Line, Period, begins, fits, reached, said, scopes_of
+from bot.rules.budgets.budget import BudgetLine, Period, begins, fits, reached, said, scopes_of
 from bot.rules.policy.policy import Policy
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.budgets import limits as budget_limits
 from bot.services.runtime.context import Context
@@ -19,7 +20,7 @@ from ledger.core.locks import lock_budgets
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
-from ledger.kernel.job import JobRequest
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 from ledger.queries.access import Whose, consumer_of
@@ -32,7 +33,7 @@ _NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
 
 
 @dataclass(frozen=True, slots=True)
-class Spend:
+class PlannedSpend:
     """What an approval would add: whose it is, for which label, and the most in dollars and in dollars per hour.
 
     `expected_usd` is the amount that people read and type.
@@ -50,23 +51,28 @@ class Room:
     """Whether a spend fits, and the budgets that it counts against as they stand before it."""
 
     verdict: Verdict
-    lines: tuple[Line, ...] = ()
+    lines: tuple[BudgetLine, ...] = ()
 
 
 def spend_of(
     policy: Policy, request: Request, owner: str, cover: tuple[Decimal, Decimal], expected_usd: Decimal
-) -> Spend:
+) -> PlannedSpend:
     """The spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
 
     More time for a machine that runs adds nothing to what is paid per hour.
     """
-    job = JobRequest.from_json(request.job)
+    job = request.job
     rate_usd_h = _NOTHING if job.already_hours else cover[0]
-    return Spend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
+    return PlannedSpend(owner, job.label or policy.project, cover[1], rate_usd_h, expected_usd)
 
 
-async def gate(
-    ctx: Context, tx: Tx, spend: Spend, now: datetime, decider: DeciderFacts | None = None, typed: str | None = None
+async def check_budgets(
+    ctx: Context,
+    tx: Tx,
+    spend: PlannedSpend,
+    now: datetime,
+    decider: DeciderFacts | None = None,
+    typed: str | None = None,
 ) -> Room:
     """Whether a spend fits into every budget that it counts against. They stay locked until the transaction ends.
 
@@ -75,7 +81,7 @@ async def gate(
     """
     limits = await budget_limits.in_force(ctx, tx)
     if not limits:
-        return Room(Verdict(True, "ok", ""))
+        return Room(Verdict(True, ReplyCode.OK, ""))
     await lock_budgets(tx)
     lines = tuple(await _lines(ctx, tx, limits, spend.owner, spend.label, now))
     verdict = fits(lines, spend.total_usd, spend.rate_usd_h)
@@ -83,13 +89,13 @@ async def gate(
         amount = confirmed(typed, spend.expected_usd)
         if amount is None:
             sentence = f"An administrator approves above a budget. {verdict.sentence}"
-            verdict = Verdict(True, "overridden", sentence)
+            verdict = Verdict(True, ReplyCode.OVERRIDDEN, sentence)
         else:
             verdict = Verdict(False, amount.code, f"{verdict.sentence} To approve it all the same: {amount.sentence}")
     return Room(verdict, lines)
 
 
-async def reserved(ctx: Context, tx: Tx, spend: Spend, room: Room, now: datetime) -> None:
+async def reserved(ctx: Context, tx: Tx, spend: PlannedSpend, room: Room, now: datetime) -> None:
     """An approval took this much: tell the owners of the budgets which shares are reached, each once per time."""
     await _tell(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
 
@@ -105,7 +111,7 @@ async def noticed(ctx: Context, owner: str, now: datetime) -> None:
 
 
 async def _tell(
-    ctx: Context, tx: Tx, lines: Iterable[Line], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
+    ctx: Context, tx: Tx, lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
 ) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
     for line in lines:
@@ -114,7 +120,7 @@ async def _tell(
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
-            added = line.asks(total_usd, rate_usd_h)
+            added = line.adds(total_usd, rate_usd_h)
             sentence = f"{share * 100:.0f} % of a budget is reached: {line.key} {said(line, added)}."
             new = False
             for destination in _owners(ctx.policy, line.scope):
@@ -122,15 +128,15 @@ async def _tell(
                     new, body = True, {"text": sentence}
                     await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)
             if new:
-                record(tx, at=now, actor=SYSTEM, subject=line.key, kind="budget.threshold", reason=sentence)
+                record(tx, at=now, actor=SYSTEM, subject=line.key, kind=EventKind.BUDGET_THRESHOLD, reason=sentence)
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
     """Write down that an administrator approved above a budget."""
-    record(tx, at=now, actor=actor, subject=request.id, kind="budget.overridden", reason=room.verdict.sentence)
+    record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
-async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
+async def overview(ctx: Context, actor: Actor | None = None) -> list[BudgetLine]:
     """The budgets that one person's spending counts against; without one, all that are set by name."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
@@ -140,7 +146,7 @@ async def overview(ctx: Context, actor: Actor | None = None) -> list[Line]:
         return await _lines(ctx, tx, limits, actor.ref, ctx.policy.project, now)
 
 
-async def named(ctx: Context, tx: Tx, now: datetime) -> list[Line]:
+async def named(ctx: Context, tx: Tx, now: datetime) -> list[BudgetLine]:
     """The budgets that are set by name, in a transaction of the caller's."""
     limits = await budget_limits.in_force(ctx, tx)
     return await _measured(ctx, tx, limits, [(one, one) for one in limits if not one.endswith(":*")], now)
@@ -148,7 +154,7 @@ async def named(ctx: Context, tx: Tx, now: datetime) -> list[Line]:
 
 async def _lines(
     ctx: Context, tx: Tx, limits: budget_limits.Limits, owner_ref: str, label: str, now: datetime
-) -> list[Line]:
+) -> list[BudgetLine]:
     owner = Actor.from_ref(owner_ref)
     behind = await consumer_of(tx, owner.ref) if owner.kind is ActorKind.CONSUMER else None
     person = Actor.from_ref(behind.owner) if behind else owner
@@ -161,7 +167,7 @@ async def _lines(
 
 async def _measured(
     ctx: Context, tx: Tx, limits: budget_limits.Limits, scopes: list[tuple[str, str]], now: datetime
-) -> list[Line]:
+) -> list[BudgetLine]:
     found = []
     for key, scope in scopes:
         purse = await _purse(ctx, tx, key)
@@ -170,9 +176,9 @@ async def _measured(
             period = Period(name)
             since = begins(period, now)
             if period is Period.HOURLY:
-                found.append(Line(key, scope, period, limit, _NOTHING, rate_usd_h))
+                found.append(BudgetLine(key, scope, period, limit, _NOTHING, rate_usd_h))
             else:
-                found.append(Line(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
+                found.append(BudgetLine(key, scope, period, limit, await counted(tx, purse, since), open_usd, since))
     return found
 
 

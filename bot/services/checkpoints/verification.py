@@ -12,19 +12,20 @@ from datetime import datetime, timedelta
 
 from bot.outbound.checkpoint_stores import StoreUnreachable
 from bot.rules.checkpoints import verification as rules
-from bot.rules.checkpoints.verification import Newest, Place, Reported, Unverified
+from bot.rules.checkpoints.verification import Newest, Reported, StoreLocation, Unverified
 from bot.rules.nodes.checkins import Work
-from bot.rules.values.end_reason import NO_HEARTBEAT
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.checkpoints import hold
-from bot.services.checkpoints.hold import BEHIND, DESTROYED, HELD, PASSED, SAVING, STOPPING
-from bot.services.nodes.checkins import heard_of
+from bot.services.nodes.checkins import node_status
 from bot.services.notifications.paging import OPERATORS, page, page_in
 from bot.services.runtime.context import Context
 from ledger.core.locks import lock_family
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx, amend
+from ledger.kernel.checkpoint_step import BEHIND, CheckpointStep
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Node, Request, Session
 from ledger.queries.nodes import node_of
@@ -42,15 +43,15 @@ EARLIER = timedelta(minutes=1)
 #: An approved extension may keep a disk for longer than anybody's silence does.
 YEAR = timedelta(days=365)
 #: Ends that people order at once. Its owner orders one knowing that the disk goes; nobody else can know that.
-ANSWERED = frozenset({"asked"})
+ANSWERED = frozenset({EndReason.ASKED})
 
 #: Why a disk is kept without a look at any checkpoint.
-PRESERVED = Verdict(False, "preserved", "Its owner asked to keep its disk.")
+PRESERVED = Verdict(False, ReplyCode.PRESERVED, "Its owner asked to keep its disk.")
 
 log = logging.getLogger(__name__)
 
 
-async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
+async def waits_until(ctx: Context, row: Instance, now: datetime) -> datetime | None:
     """When to look again before an end that waits; None when nothing holds it."""
     provider = ctx.providers.get(row.cloud)
     if row.gate in BEHIND:
@@ -64,7 +65,7 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         node = await node_of(tx, row.id)
         if row.outcome_code in ANSWERED and await _by_its_owner(ctx, tx, session):
             return None
-    where = rules.place(request.job.get("checkpoint"))
+    where = rules.place(request.job.checkpoint)
     used = row.reachable_at is not None or session.ready_at is not None
     preserved = bool(session.preserve) and able.keeps_disk
     where = None if ctx.checkpoints is None else where
@@ -79,11 +80,11 @@ async def held_until(ctx: Context, row: Instance, now: datetime) -> datetime | N
         waits = await _decide(ctx, tx, fresh, verdict, now, able)
         after = await tx.get_one(Instance, row.id, populate_existing=True)
     ctx.hints.outbox.set()
-    if after.gate == STOPPING and row.ref is not None:
+    if after.gate == CheckpointStep.STOPPING and row.ref is not None:
         await _stop(ctx, provider, after, row.ref, now)
     if not waits:
         return None
-    pause = REST if after.gate == HELD and row.status == "stopped" else LOOK
+    pause = REST if after.gate == CheckpointStep.HELD and row.status == "stopped" else LOOK
     over = after.gate_until
     return min(now + pause, over) if over is not None and over > now else now + LOOK
 
@@ -106,17 +107,17 @@ async def _stop(ctx: Context, provider: Provider, row: Instance, ref: str, now: 
         await page(ctx, f"{row.id}/stop", said)
 
 
-async def _look(ctx: Context, where: Place, row: Instance, node: Node | None, now: datetime) -> Verdict:
+async def _look(ctx: Context, where: StoreLocation, row: Instance, node: Node | None, now: datetime) -> Verdict:
     reported = Reported()
     if node is not None and node.at is not None:
-        heard = heard_of(node)
+        heard = node_status(node)
         over = heard.work_over_at if heard.work is not Work.RUNNING else heard.idle_since
         reported = Reported(over or _may_have_worked_until(row, node), heard.checkpoint_step, heard.checkpoint_at)
     assert ctx.checkpoints is not None  # noqa: S101 # Its caller has asked.
     try:
         found = await ctx.checkpoints.newest(where.scheme, where.root, where.path)
     except StoreUnreachable as error:
-        return Verdict(False, "unreachable", f"Its checkpoints cannot be looked at: {error}.")
+        return Verdict(False, ReplyCode.UNREACHABLE, f"Its checkpoints cannot be looked at: {error}.")
     newest = Newest(found.path, found.size, found.at) if found else None
     return rules.judge(newest, reported, ctx.policy.checkpoint_max_age_s, now)
 
@@ -126,7 +127,7 @@ def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:
 
     An agent that fell silent tells nothing of the job beside it, unless that is what the machine is ended for.
     """
-    if row.outcome_code == NO_HEARTBEAT:
+    if row.outcome_code == EndReason.NO_HEARTBEAT:
         return node.at
     paused_at = row.billing_until or row.trouble_at
     return paused_at if paused_at is not None or row.status == InstanceStatus.RUNNING else node.at
@@ -135,21 +136,21 @@ def _may_have_worked_until(row: Instance, node: Node) -> datetime | None:
 async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime, able: Capabilities) -> bool:
     """Write down what the gate does now. True when the end waits."""
     if verdict.allowed:
-        await hold.note(tx, row, PASSED, verdict.sentence, now, now)
+        await hold.note(tx, row, CheckpointStep.PASSED, verdict.sentence, now, now)
         return False
-    dear = await hold.too_dear(tx, row)
+    dear = await hold.costs_more_than_approved(tx, row)
     if row.gate is None:
         # A machine that stands still saves nothing more.
-        most = now if dear or row.status == "stopped" else await hold.held_most(ctx, tx, row, now, able)
+        most = now if dear or row.status == "stopped" else await hold.latest_hold_end(ctx, tx, row, now, able)
         await hold.authorize(tx, row, most, now)
         until = min(now + timedelta(seconds=ctx.policy.checkpoint_save_s), most)
         if until > now:
             said = f"{verdict.sentence} Its end waits until {until:%H:%M} UTC for its agent to save and upload."
-            await hold.note(tx, row, SAVING, said, now, until)
-            await hold.tell(ctx, tx, row, SAVING, now)
+            await hold.note(tx, row, CheckpointStep.SAVING, said, now, until)
+            await hold.notify_owner(ctx, tx, row, CheckpointStep.SAVING, now)
             return True
     await hold.reach_somebody(ctx, tx, row, now)
-    if row.gate == SAVING and now < (row.gate_until or now) and not dear:
+    if row.gate == CheckpointStep.SAVING and now < (row.gate_until or now) and not dear:
         return True
     if ctx.policy.checkpoint_unverified == Unverified.DESTROY and verdict is not PRESERVED:
         said = f"{verdict.sentence} It is ended without a verified checkpoint, as the policy allows."
@@ -160,31 +161,31 @@ async def _decide(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: da
     if able.keeps_disk and row.status != "stopped":
         return await _stopping(ctx, tx, row, verdict, now)
     if able.keeps_disk:
-        longest = YEAR if row.gate == HELD else hold.LONGEST
+        longest = YEAR if row.gate == CheckpointStep.HELD else hold.LONGEST
         most = await hold.disk_paid_until(ctx, tx, row, now, longest)
     else:
-        most = await hold.held_most(ctx, tx, row, now, able)
-    earlier = row.gate == HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
-    if row.gate != HELD or earlier:
+        most = await hold.latest_hold_end(ctx, tx, row, now, able)
+    earlier = row.gate == CheckpointStep.HELD and row.gate_until is not None and now < most < row.gate_until - EARLIER
+    if row.gate != CheckpointStep.HELD or earlier:
         how = "is stopped and its disk kept" if able.keeps_disk else "runs on, because a stop cannot keep its disk,"
         said = f"{verdict.sentence} It {how} until {most:%Y-%m-%d %H:%M} UTC, which was approved for that."
-        await hold.note(tx, row, HELD, said, now, most)
-        await hold.tell(ctx, tx, row, HELD, now)
+        await hold.note(tx, row, CheckpointStep.HELD, said, now, most)
+        await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, most))
 
 
 async def _stopping(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: datetime) -> bool:
     """Until its stop is seen it costs the machine's rate, so it waits only as long as that is paid for."""
-    if row.gate != STOPPING:
+    if row.gate != CheckpointStep.STOPPING:
         until = await hold.runs_until(ctx, tx, row, now, timedelta(seconds=ctx.policy.checkpoint_hold_s))
         said = (
             f"{verdict.sentence} Its stop is ordered, so that its disk is kept. Until the cloud shows that, it costs "
             f"its full rate, and it waits until {until:%Y-%m-%d %H:%M} UTC."
         )
         await amend(tx, Instance, row.id, wanted_at=now)
-        await hold.note(tx, row, STOPPING, said, now, until)
-        await hold.tell(ctx, tx, row, HELD, now)
+        await hold.note(tx, row, CheckpointStep.STOPPING, said, now, until)
+        await hold.notify_owner(ctx, tx, row, CheckpointStep.HELD, now)
         return True
     paid = await hold.runs_until(ctx, tx, row, now, YEAR)
     return await _held(ctx, tx, row, verdict, now, min(row.gate_until or now, paid))
@@ -213,12 +214,12 @@ async def _held(ctx: Context, tx: Tx, row: Instance, verdict: Verdict, now: date
             f"{last:%Y-%m-%d %H:%M} UTC, when what was approved for that is used up: extend it, or let it go."
         )
         if await page_in(ctx, tx, f"{row.id}/unverified", said, now):
-            await hold.ask_operators(ctx, tx, row, now)
+            await hold.notify_fallback_contacts(ctx, tx, row, now)
     return True
 
 
 async def _give_up(ctx: Context, tx: Tx, row: Instance, said: str, now: datetime) -> bool:
-    await hold.note(tx, row, DESTROYED, said, now, now)
-    await hold.tell(ctx, tx, row, DESTROYED, now)
+    await hold.note(tx, row, CheckpointStep.DESTROYED, said, now, now)
+    await hold.notify_owner(ctx, tx, row, CheckpointStep.DESTROYED, now)
     await page_in(ctx, tx, f"{row.id}/unverified", f"{row.name}: {said}", now)
     return False

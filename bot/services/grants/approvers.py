@@ -10,30 +10,33 @@ from typing import Any
 from bot.rules.approvals.approvers import ANYBODY, linked, with_steps
 from bot.rules.policy import tiers
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, Weighed
+from bot.rules.policy.tiers import ApproverGroup, Weighed
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.job import JobRequest
+from ledger.kernel.request_kind import RequestKind
 from ledger.models import Option, Request
-from ledger.queries.decisions import OVERRIDE, opened_at, parents_of, people_behind, shown_options
+from ledger.queries.decisions import opened_at, parents_of, people_behind, shown_options
 
 #: The worst case in dollars and the offer of each option of a request.
 Shown = Sequence[tuple[Decimal, Mapping[str, Any]]]
 
 
-async def mandate(tx: Tx, policy: Policy, request: Request, now: datetime) -> Mandate:
+async def approver_group(tx: Tx, policy: Policy, request: Request, now: datetime) -> ApproverGroup:
     """Who is asked about one request now."""
-    return (await mandates(tx, policy, [request], now))[request.id]
+    return (await approver_groups(tx, policy, [request], now))[request.id]
 
 
-async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime) -> Mapping[str, Mandate]:
+async def approver_groups(
+    tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime
+) -> Mapping[str, ApproverGroup]:
     """Who is asked about each request now, in a fixed number of queries; none where the policy knows one group only."""
     if not requests or not (policy.approval_tiers or policy.escalate_to):
         return {one.id: ANYBODY for one in requests}
     since = await opened_at(tx, requests)
     parents = await parents_of(tx, requests)
     # An override buys nothing of its own: it is weighed by what it is for.
-    about = {one.id: (one.parent_id or one.id) if one.kind == OVERRIDE else one.id for one in requests}
+    about = {one.id: (one.parent_id or one.id) if one.kind is RequestKind.OVERRIDE_12H else one.id for one in requests}
     options = await shown_options(tx, set(about.values()))
     askers = {one.id: parents.get(one.parent_id or "", one).requester for one in requests}
     programs = {ref for ref in askers.values() if ref.startswith(f"{ActorKind.CONSUMER}:")}
@@ -41,12 +44,12 @@ async def mandates(tx: Tx, policy: Policy, requests: Sequence[Request], now: dat
     found = {}
     for one in requests:
         asker = behind.get(askers[one.id], askers[one.id])
-        fixed = _fixed(policy, JobRequest.from_json(one.job), shown(options.get(about[one.id], ())), asker)
+        fixed = _fixed(policy, one.job, shown(options.get(about[one.id], ())), asker)
         found[one.id] = with_steps(policy, fixed, since[one.id], now)
     return found
 
 
-async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> Mandate:
+async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> ApproverGroup:
     """Who is asked about what is about to be shown: the worst case in dollars and the offer of each option."""
     if not policy.approval_tiers:
         return ANYBODY
@@ -59,7 +62,7 @@ def shown(options: Sequence[Option]) -> Shown:
     return [(one.worst_usd, one.offer) for one in options]
 
 
-def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Mandate:
+def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> ApproverGroup:
     """The tier of a request: its dearest option counts, whichever is chosen in the end."""
     spend = Weighed(
         max((worst_usd for worst_usd, _ in options), default=Decimal(0)),
@@ -69,7 +72,7 @@ def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Manda
         teams_of(policy, Actor.from_ref(asker)),
     )
     tier = tiers.tier_of(policy.approval_tiers, spend)
-    return Mandate(tier, tiers.because(tier, spend) if tier else "")
+    return ApproverGroup(tier, tiers.because(tier, spend) if tier else "")
 
 
 def teams_of(policy: Policy, person: Actor) -> frozenset[str]:

@@ -6,14 +6,16 @@ from datetime import datetime
 
 from bot.rules.approvals.reminders import next_look
 from bot.rules.policy.policy import Policy
-from bot.rules.policy.tiers import Mandate, chain, next_step
+from bot.rules.policy.tiers import ApproverGroup, chain, next_step
 from ledger.core.events import announce
 from ledger.core.writes import Tx
 from ledger.kernel.states import NotificationKind
 from ledger.models import Request
 
 
-def next_due(policy: Policy, mandate: Mandate, opened_at: datetime, expires_at: datetime, now: datetime) -> datetime:
+def next_due(
+    policy: Policy, mandate: ApproverGroup, opened_at: datetime, expires_at: datetime, now: datetime
+) -> datetime:
     """When an undecided request needs attention again: a reminder, its next group, or its expiry."""
     further = len(chain(mandate.tier, policy.escalate_to))
     onwards = next_step(further, opened_at, now, policy.escalate_after_s)
@@ -21,7 +23,7 @@ def next_due(policy: Policy, mandate: Mandate, opened_at: datetime, expires_at: 
     return due_at if onwards is None else min(due_at, onwards)
 
 
-async def ask_anew(tx: Tx, request: Request, now: datetime) -> None:
+async def remind_again(tx: Tx, request: Request, now: datetime) -> None:
     """Tell those who are asked again, in a message of its own: it is number 0 of the new quote's reminders.
 
     The request's own message is edited, which tells nobody, and those who decided believe that it is done.

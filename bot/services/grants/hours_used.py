@@ -8,7 +8,6 @@ from decimal import Decimal
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing import hours_cap
 from ledger.core.writes import Tx
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
 from ledger.models import Request
 from ledger.queries.lookups import lives_of, session_of
@@ -30,7 +29,7 @@ def covered_by(override: Request | None) -> Decimal:
     """The hours in all that an override has allowed; none before it is approved."""
     if override is None or override.state is not RequestState.APPROVED:
         return Decimal(0)
-    job = JobRequest.from_json(override.job)
+    job = override.job
     return job.hours + job.already_hours
 
 
@@ -41,7 +40,7 @@ def state_of(override: Request | None, total_h: Decimal) -> RequestState | None:
     return override.state
 
 
-def longest_hold(policy: Policy, override: Request | None, run_h: Decimal, approved_h: Decimal) -> Decimal:
+def longest_checkpoint_hold(policy: Policy, override: Request | None, run_h: Decimal, approved_h: Decimal) -> Decimal:
     """The longest hold at the end that needs nobody: the approved option's, or one inside the cap or the override.
 
     `run_h` are the hours of the session without any hold, `approved_h` those of the approved option's hold.

@@ -13,9 +13,9 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import Approval, GrantRow, Instance, Option, Request, Session
 from ledger.queries.lookups import next_numbers, session_of
@@ -38,7 +38,7 @@ async def _session(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> Session:
     """The session of this request: a new one, or the one that waited while the request was asked again."""
-    hours, waiting = approval.hours or request.job["hours"], await session_of(tx, request.id)
+    hours, waiting = approval.hours or str(request.job.hours), await session_of(tx, request.id)
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
         return waiting
@@ -51,7 +51,7 @@ async def _session(
         channel=request.channel,
         hours=hours,
         created_at=now,
-        label=JobRequest.from_json(request.job).label or ctx.policy.project,
+        label=request.job.label or ctx.policy.project,
         replacements_left=ctx.policy.replacements if ctx.policy.failover else 0,
         gpu=offer.gpu[:GPU_MAX],
         gpu_count=offer.gpu_count,
@@ -77,7 +77,7 @@ async def _grant(
         state=GrantState.OPEN,
         price_cap_usd_h=approval.price_cap_usd_h,
         total_cap_usd=approval.total_cap_usd,
-        hours=approval.hours or request.job["hours"],
+        hours=approval.hours or str(request.job.hours),
         until=now + timedelta(seconds=ctx.policy.request_ttl_s),
         created_at=now,
     )
@@ -104,7 +104,7 @@ async def intend(
     run_usd = option.expected_usd if run_usd is None else min(option.expected_usd, run_usd)
     offer = offer_from_json(option.offer)
     provider = ctx.providers[option.cloud]
-    job = JobRequest.from_json(request.job)
+    job = request.job
     _, n = await next_numbers(tx, request.id, GrantKind.CREATE)
     label = ctx.labels.mint(request.id, n)
     human = human_part(ctx.policy.name_template, job.label or ctx.policy.project, job.model, offer.gpu_count, offer.gpu)
@@ -137,7 +137,7 @@ async def intend(
         at=now,
         actor=Actor.from_ref(request.decided_by or request.requester),
         subject=instance.id,
-        kind="instance.intended",
+        kind=EventKind.INSTANCE_INTENDED,
         after=instance.state,
         reason=label,
     )

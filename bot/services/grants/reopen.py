@@ -10,15 +10,23 @@ from bot.services.notifications import end_of_session
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
+from ledger.kernel.request_kind import ABOUT_SESSION, RequestKind
 from ledger.kernel.states import InstanceState, RequestState, SessionState
 from ledger.models import Request, Session
-from ledger.queries.decisions import OVERRIDE
 from ledger.queries.lookups import grants_of_session, instances_of_session, override_of, session_of
 from ledger.queries.overspend import undecided
 
+#: Why a session that waits for a launch is over, by what its request became.
+_UNDECIDED = {
+    RequestState.REJECTED: EndReason.REJECTED,
+    RequestState.CANCELLED: EndReason.CANCELLED,
+    RequestState.EXPIRED: EndReason.EXPIRED,
+}
 
-async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
+
+async def reopen_request(tx: Tx, request_id: str, sentence: str, now: datetime) -> None:
     """The approval no longer covers what can be bought: its authority ends and the request is quoted anew.
 
     `sentence` says why and stays on the message until the next decision. The session waits in QUEUED. Every machine
@@ -46,8 +54,6 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
         values={
             "outcome": sentence,
             "due_at": now,
-            "claim_token": None,
-            "claim_until": None,
             "decided_at": None,
             "decided_by": None,
             "failed_machines": machines,
@@ -62,7 +68,7 @@ async def ask_again(tx: Tx, request_id: str, sentence: str, now: datetime) -> No
     await amend(tx, Session, session.id, deadline=None, warned_at=None, due_at=None)
 
 
-async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str, now: datetime) -> None:
+async def end_waiting_session(tx: Tx, request_id: str, code: EndReason, sentence: str, now: datetime) -> None:
     """A session whose request will not be approved again has failed; it holds nothing at any cloud.
 
     When it had a machine, what took that away is why it is over.
@@ -80,14 +86,14 @@ async def end_waiting_session(tx: Tx, request_id: str, code: str, sentence: str,
             actor=SYSTEM,
             reason=sentence,
             only_from=frozenset({SessionState.QUEUED}),
-            values={"end_code": code, "end_reason": sentence, "ended_at": now, "due_at": None},
+            values={"end_code": code, "end_reason": sentence, "ended_at": now},
         )
 
 
 async def close_extensions(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
     """A session that ends needs no more time and no other figure: withdraw what was asked and is not decided."""
-    for asked in await undecided(tx, request_id, ("extend", "drift_reconfirm")):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+    for asked in await undecided(tx, request_id, ABOUT_SESSION):
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, asked.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
 
 
@@ -97,7 +103,7 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
     Nobody's word on more time, or on a figure, is a word on the request whose session that is.
     """
     relatives = [await override_of(tx, request.id)]
-    if request.parent_id and request.kind == OVERRIDE:
+    if request.parent_id and request.kind is RequestKind.OVERRIDE_12H:
         relatives.append(await tx.get(Request, request.parent_id))
     for relative in relatives:
         if relative is not None and relative.state in (RequestState.QUOTING, RequestState.PENDING):
@@ -112,12 +118,9 @@ async def close_family(tx: Tx, request: Request, to: RequestState, sentence: str
                 reason=sentence,
                 values={
                     "outcome": sentence,
-                    "due_at": None,
-                    "claim_token": None,
-                    "claim_until": None,
                     "decided_at": now,
                     "decided_by": actor.ref,
                 },
             )
-            await end_waiting_session(tx, relative.id, str(to), sentence, now)
-    await end_waiting_session(tx, request.id, str(to), sentence, now)
+            await end_waiting_session(tx, relative.id, _UNDECIDED[to], sentence, now)
+    await end_waiting_session(tx, request.id, _UNDECIDED[to], sentence, now)

@@ -8,6 +8,7 @@ from decimal import Decimal
 from ledger.core.moves import move
 from ledger.core.writes import Tx, book
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import GrantRow, Instance
 from ledger.queries.lookups import open_grants, open_instances_of_session
@@ -18,7 +19,7 @@ async def reserve(tx: Tx, grant: GrantRow, now: datetime) -> None:
     await book(
         tx,
         key=f"reserve/{grant.id}",
-        kind="reserve",
+        kind=EntryKind.RESERVE,
         debit=f"reserved:{grant.id}",
         credit=f"authority:{grant.request_id}",
         amount_usd=grant.total_cap_usd,
@@ -32,7 +33,7 @@ async def release(tx: Tx, grant: GrantRow, now: datetime, *, spent_usd: Decimal)
     await book(
         tx,
         key=f"release/{grant.id}",
-        kind="release",
+        kind=EntryKind.RELEASE,
         debit=f"authority:{grant.request_id}",
         credit=f"reserved:{grant.id}",
         amount_usd=grant.total_cap_usd,
@@ -62,5 +63,5 @@ async def withdraw_ready(tx: Tx, session_id: str, sentence: str, now: datetime, 
                 actor=actor,
                 reason=sentence,
                 only_from=frozenset({InstanceState.READY}),
-                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                values={"outcome": sentence},
             )

@@ -14,7 +14,8 @@ from bot.rules.pricing import hours_cap
 from bot.rules.values.labels import LabelKind, LabelReading
 from bot.rules.values.phrases import hours as hours_said
 from bot.rules.values.phrases import read_amount, usd
-from bot.services.billing.metering import accrue_stray
+from bot.rules.values.reply_code import ReplyCode
+from bot.services.billing.metering import accrue_orphan
 from bot.services.grants import reservations
 from bot.services.instances import adoption_approval
 from bot.services.instances.adoption_approval import Adopt, Judged
@@ -24,25 +25,27 @@ from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
-from ledger.core.locks import lock_stray
+from ledger.core.locks import lock_orphan
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel import money
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
-from ledger.models import Approval, GrantRow, Instance, Request, Session, Stray
+from ledger.kernel.request_kind import RequestKind
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
+from ledger.models import Approval, GrantRow, Instance, Orphan, Request, Session
 from ledger.queries.journal import noted_before
-from ledger.queries.orphans import stray_by_id
+from ledger.queries.orphans import orphan_by_id
 from providers.contract import GPU_MAX, InstanceStatus, NotSeen, ObservedInstance, Offer
 from providers.errors import ProviderError
 
-__all__ = ["Adopt", "adopt_stray"]
+__all__ = ["Adopt", "adopt_orphan"]
 
 MEMORY_UNKNOWN = Decimal(0)
 
 
-async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
+async def adopt_orphan(ctx: Context, command: Adopt) -> Reply:
     """Keep an instance that waits for an operator's word. The cloud is asked for it first; its label is read again."""
     refusal = _may(ctx, command)
     if refusal is not None:
@@ -57,13 +60,13 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
     seen, label = found
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
-        await lock_stray(tx, stray.id)
+        await lock_orphan(tx, stray.id)
         stray = await _waiting(tx, command, now)  # Somebody else may have spoken while the cloud was asked.
         if isinstance(stray, Reply):
             return stray
         offer = _offer(stray, seen, now)
         judged = await adoption_approval.judge(ctx, tx, command, stray, offer, now)
-        if judged.verdict.code != "approved":
+        if judged.verdict.code != ReplyCode.APPROVED:
             if judged.verdict.allowed:
                 adoption_approval.back(tx, command, stray, judged, now)
             return Reply(judged.verdict.allowed, judged.verdict.code, judged.verdict.sentence)
@@ -73,46 +76,48 @@ async def adopt_stray(ctx: Context, command: Adopt) -> Reply:
     return reply
 
 
-async def _look(ctx: Context, stray: Stray) -> tuple[ObservedInstance, LabelReading] | Reply:
+async def _look(ctx: Context, stray: Orphan) -> tuple[ObservedInstance, LabelReading] | Reply:
     """What its cloud shows of it now, and its label; or why it cannot be kept."""
     provider = ctx.providers.get(stray.cloud)
     if provider is None or provider.account != stray.account:
-        return Reply(False, "not_set_up", f"The account at {stray.cloud} where it runs is not set up here.")
+        return Reply(False, ReplyCode.NOT_SET_UP, f"The account at {stray.cloud} where it runs is not set up here.")
     try:
         seen = await provider.get(stray.ref)
     except ProviderError as error:
-        return Reply(False, "cloud_failed", f"{stray.cloud} cannot say how it stands: {error.message}.")
+        return Reply(False, ReplyCode.CLOUD_FAILED, f"{stray.cloud} cannot say how it stands: {error.message}.")
     if isinstance(seen, NotSeen) or seen.status is InstanceStatus.TERMINATED:
-        return Reply(False, "stale", f"{stray.cloud} does not show {stray.ref} any more.")
+        return Reply(False, ReplyCode.STALE, f"{stray.cloud} does not show {stray.ref} any more.")
     label = ctx.labels.read(seen.name)
     if label.kind is not LabelKind.OURS or label.label != stray.label:
-        return Reply(False, "not_ours", f"{stray.ref} does not carry the label that it was found by.")
+        return Reply(False, ReplyCode.NOT_OURS, f"{stray.ref} does not carry the label that it was found by.")
     return seen, label
 
 
-async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Stray | Reply:
+async def _waiting(tx: Tx, command: Adopt, now: datetime) -> Orphan | Reply:
     """What is to be adopted. A reply when it cannot be, or when this very call has adopted it already."""
-    stray = await stray_by_id(tx, command.stray)
+    stray = await orphan_by_id(tx, command.stray)
     if stray is None:
         return Reply(
-            False, "unknown_id", f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
+            False, ReplyCode.UNKNOWN_ID, f"There is no stray {command.stray[:40]}; gpu-shopper strays list shows them."
         )
     done = await noted_before(tx, [stray.id], command.key, now - KEPT)
     if done is not None:  # The process ended before it could answer.
-        return Reply(True, "adopted", done.data["said"], {"session_id": done.data["session_id"]})
-    if stray.state is not StrayState.QUARANTINED or stray.instance_id is not None:
-        return Reply(False, "stale", f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why.")
+        return Reply(True, ReplyCode.ADOPTED, done.data["said"], {"session_id": done.data["session_id"]})
+    if stray.state is not OrphanState.QUARANTINED or stray.instance_id is not None:
+        return Reply(
+            False, ReplyCode.STALE, f"{stray.id} does not wait to be adopted; gpu-shopper strays list says why."
+        )
     return stray
 
 
 def _may(ctx: Context, command: Adopt) -> Reply | None:
     if not is_approver(ctx.policy, command.decider):
-        return Reply(False, "not_an_approver", "Keeping it spends money, so an approver of the policy says it.")
+        return Reply(False, ReplyCode.NOT_AN_APPROVER, "Keeping it spends money, so an approver of the policy says it.")
     if not command.reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'training of last night'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'training of last night'.")
     if command.hours <= 0 or hours_cap.is_above(ctx.policy, command.hours):
         most = hours_said(ctx.policy.max_hours)
-        return Reply(False, "bad_word", f"Say for how long, at most {most}; extend it later: --hours 2.")
+        return Reply(False, ReplyCode.BAD_WORD, f"Say for how long, at most {most}; extend it later: --hours 2.")
     return None
 
 
@@ -120,7 +125,7 @@ async def _write(
     ctx: Context,
     tx: Tx,
     command: Adopt,
-    stray: Stray,
+    stray: Orphan,
     seen: ObservedInstance,
     label: LabelReading,
     offer: Offer,
@@ -150,12 +155,14 @@ async def _write(
     row = _row(stray, request.id, session.id, grant.id, seen, label.n, offer, now)
     tx.add(row)
     await tx.flush()
-    record(tx, at=now, actor=actor, subject=row.id, kind="instance.adopted", after=row.state, reason=command.reason)
+    record(
+        tx, at=now, actor=actor, subject=row.id, kind=EventKind.INSTANCE_ADOPTED, after=row.state, reason=command.reason
+    )
     sent = {"sent_at": now, "due_at": None}
     await move(tx, Instance, row.id, InstanceState.SENDING, at=now, actor=actor, reason=command.reason, values=sent)
     await move(tx, Session, session.id, SessionState.PROVISIONING, at=now, actor=actor)
-    await accrue_stray(tx, stray, now, session.id)
-    await amend(tx, Stray, stray.id, instance_id=row.id, reason=command.reason)
+    await accrue_orphan(tx, stray, now, session.id)
+    await amend(tx, Orphan, stray.id, instance_id=row.id, reason=command.reason)
     reply = _adopted(command, stray, session.id, offer.price_usd_h or Decimal(0))
     await _over(tx, command, stray, reply, now)
     live = await adopt(ctx, tx, row.id, seen, now)
@@ -165,7 +172,7 @@ async def _write(
 
 
 def _row(
-    stray: Stray,
+    stray: Orphan,
     request_id: str,
     session_id: str,
     grant_id: str,
@@ -195,33 +202,33 @@ def _row(
     )
 
 
-async def _over(tx: Tx, command: Adopt, stray: Stray, reply: Reply, now: datetime) -> None:
+async def _over(tx: Tx, command: Adopt, stray: Orphan, reply: Reply, now: datetime) -> None:
     """The stray is one no more, and the call that adopted it is noted with it."""
     noted = {"key": command.key, "said": reply.sentence, **reply.data} if command.key else None
     await move(
         tx,
-        Stray,
+        Orphan,
         stray.id,
-        StrayState.GONE,
+        OrphanState.GONE,
         at=now,
         actor=command.decider.actor,
         reason="It is adopted.",
-        only_from=frozenset({StrayState.QUARANTINED}),
+        only_from=frozenset({OrphanState.QUARANTINED}),
         version=stray.version,
         values={"ended_at": now},
         noted=noted,
     )
 
 
-def _adopted(command: Adopt, stray: Stray, session_id: str, price_usd_h: Decimal) -> Reply:
+def _adopted(command: Adopt, stray: Orphan, session_id: str, price_usd_h: Decimal) -> Reply:
     sentence = (
         f"{stray.cloud} instance {stray.ref} is session {session_id} of {command.owner.ref} for "
         f"{hours_said(command.hours)}, at {usd(price_usd_h)} an hour."
     )
-    return Reply(True, "adopted", sentence, {"session_id": session_id})
+    return Reply(True, ReplyCode.ADOPTED, sentence, {"session_id": session_id})
 
 
-def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
+def _offer(stray: Orphan, seen: ObservedInstance, now: datetime) -> Offer:
     """What runs, as if it had been bought: its own price, and nothing that nobody knows."""
     price = max(seen.price_usd_h or stray.price_usd_h, Decimal(0))
     return Offer(
@@ -242,11 +249,11 @@ def _offer(stray: Stray, seen: ObservedInstance, now: datetime) -> Offer:
 async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: datetime) -> Request:
     request = Request(
         id=new_id("req", now),
-        kind="provision",
+        kind=RequestKind.PROVISION,
         state=RequestState.PENDING,
         inbox_key=f"adopt/{command.stray}",
         requester=command.owner.ref,
-        job=adoption_approval.job_of(command, offer).to_json(),
+        job=adoption_approval.job_of(command, offer),
         reason=command.reason,
         channel=command.channel,
         rule=f"An operator keeps an instance that the ledger had lost. {judged.plan.rule}",
@@ -256,7 +263,9 @@ async def _request(tx: Tx, command: Adopt, offer: Offer, judged: Judged, now: da
     )
     tx.add(request)
     await tx.flush()
-    record(tx, at=now, actor=command.decider.actor, subject=request.id, kind="request.made", after=request.state)
+    record(
+        tx, at=now, actor=command.decider.actor, subject=request.id, kind=EventKind.REQUEST_MADE, after=request.state
+    )
     return request
 
 
@@ -282,7 +291,7 @@ async def _grant(tx: Tx, command: Adopt, request: Request, session_id: str, judg
     tx.add_all(votes)
     await tx.flush()
     approval = votes[-1]
-    decided = {"decided_at": now, "decided_by": command.decider.actor.ref, "due_at": None}
+    decided = {"decided_at": now, "decided_by": command.decider.actor.ref}
     by = command.decider.actor
     await move(tx, Request, request.id, RequestState.APPROVED, at=now, actor=by, reason=command.reason, values=decided)
     grant = GrantRow(

@@ -23,6 +23,7 @@ from bot.rules.approvals.decision import (
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.spend_limits import price_cap
 from bot.rules.values.phrases import Verdict
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.budgets import enforcement
 from bot.services.grants import approvers
 from bot.services.market.codec import offer_to_json
@@ -31,14 +32,14 @@ from ledger.core.events import record
 from ledger.core.writes import Tx
 from ledger.kernel import money
 from ledger.kernel.actor import Actor
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.job import GpuConstraint, JobRequest
 from ledger.kernel.states import RequestState
-from ledger.models import Request, Stray
+from ledger.models import Orphan, Request
 from ledger.queries.decisions import people_behind
 from ledger.queries.journal import latest_events
 from providers.contract import Offer
 
-BACKED = "stray.backed"
 #: More first words than a policy can ask for.
 MOST = 20
 OWN = "It would be yours, so another approver says that it is kept."
@@ -71,7 +72,7 @@ class Judged:
     voters: tuple[str, ...]
     price_cap_usd_h: Decimal
     total_cap_usd: Decimal
-    spend: enforcement.Spend
+    spend: enforcement.PlannedSpend
     room: enforcement.Room
 
 
@@ -81,7 +82,7 @@ def job_of(command: Adopt, offer: Offer) -> JobRequest:
     return JobRequest(gpu, command.hours, candidates=(offer.cloud,), reason=command.reason)
 
 
-async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer, now: datetime) -> Judged:
+async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Orphan, offer: Offer, now: datetime) -> Judged:
     """Judge one word in the transaction that acts on it; the budgets stay locked until it ends."""
     policy = ctx.policy
     rate_usd_h = (offer.price_usd_h or Decimal(0)) + offer.storage_usd_h
@@ -104,37 +105,39 @@ async def judge(ctx: Context, tx: Tx, command: Adopt, stray: Stray, offer: Offer
     )
     said = DecisionInput(Decision.APPROVE, 0, typed_amount=command.typed_amount, reason=command.reason)
     judged = verdict(policy, needed, said, facts, command.decider, now)
-    spend = enforcement.Spend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
+    spend = enforcement.PlannedSpend(command.owner.ref, policy.project, worst_usd, cap_usd_h, expected_usd)
     room = enforcement.Room(judged)
-    if judged.code == "approved":
-        room = await enforcement.gate(ctx, tx, spend, now, command.decider, command.typed_amount)
+    if judged.code == ReplyCode.APPROVED:
+        room = await enforcement.check_budgets(ctx, tx, spend, now, command.decider, command.typed_amount)
         judged = judged if room.verdict.allowed else room.verdict
     if not judged.allowed:
-        judged = Verdict(False, judged.code, f"{OWN if judged.code == 'requester' else judged.sentence}{_end(stray)}")
+        judged = Verdict(
+            False, judged.code, f"{OWN if judged.code == ReplyCode.REQUESTER else judged.sentence}{_end(stray)}"
+        )
     return Judged(judged, needed, (*voters, command.decider.actor.ref), cap_usd_h, worst_usd, spend, room)
 
 
-def back(tx: Tx, command: Adopt, stray: Stray, judged: Judged, now: datetime) -> None:
+def back(tx: Tx, command: Adopt, stray: Orphan, judged: Judged, now: datetime) -> None:
     """Write down the word of one of several who decide."""
     data = {"hours": str(command.hours), "owner": command.owner.ref, "worst_usd": str(judged.total_cap_usd)}
     actor = command.decider.actor
-    record(tx, at=now, actor=actor, subject=stray.id, kind=BACKED, reason=command.reason, data=data)
+    record(tx, at=now, actor=actor, subject=stray.id, kind=EventKind.ORPHAN_BACKED, reason=command.reason, data=data)
 
 
 async def reserved(ctx: Context, tx: Tx, request: Request, judged: Judged, actor: Actor, now: datetime) -> None:
     """It is kept: tell the owners of budgets what it took, and write down a budget that was passed on purpose."""
     await enforcement.reserved(ctx, tx, judged.spend, judged.room, now)
-    if judged.room.verdict.code == "overridden":
+    if judged.room.verdict.code == ReplyCode.OVERRIDDEN:
         enforcement.overridden(tx, request, actor, judged.room, now)
 
 
-def _end(stray: Stray) -> str:
+def _end(stray: Orphan) -> str:
     return f" Until then it costs; to end it: gpu-shopper strays condemn {stray.id}."
 
 
 async def _voters(tx: Tx, command: Adopt, worst_usd: Decimal, since: datetime) -> tuple[str, ...]:
     """Who has said the same before, and for no less than it costs now."""
-    said = await latest_events(tx, command.stray, BACKED, MOST)
+    said = await latest_events(tx, command.stray, EventKind.ORPHAN_BACKED, MOST)
     same = [
         one.actor
         for one in said

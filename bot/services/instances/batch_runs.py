@@ -14,6 +14,7 @@ from bot.services.runtime.context import Context
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Session
@@ -27,7 +28,7 @@ BY_TIMEOUT = (
 class RunVerdict(NamedTuple):
     """How a run ended: the code for programs and the sentence for people."""
 
-    code: str
+    code: EndReason
     sentence: str
 
 
@@ -66,24 +67,30 @@ async def _close(
     ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, item: ObservedInstance | None, now: datetime
 ) -> None:
     """End instance and session with what the run itself says. Nothing is pushed again: that takes a new approval."""
-    code, sentence = _verdict(row, item)
+    ended_by: str
+    ended_by, sentence = _verdict(row, item)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         sentence = f"{session.end_reason} {sentence}".strip()
-        code = session.end_code
+        ended_by = session.end_code
         await amend(tx, Session, session.id, end_reason=sentence)
     else:
-        values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+        values = {
+            "end_code": ended_by,
+            "end_reason": sentence,
+        }
         await move(
             tx, Session, session.id, SessionState.TERMINATING, at=now, actor=SYSTEM, reason=sentence, values=values
         )
     ended_at = (item.ended_at if item else None) or min(proof.at, now)
-    await gone(ctx, tx, row, proof, ended_at, now, outcome=(code, sentence))
+    await gone(ctx, tx, row, proof, ended_at, now, outcome=(ended_by, sentence))
 
 
 def _verdict(row: Instance, item: ObservedInstance | None) -> RunVerdict:
     if item is None:
-        return RunVerdict("run_timeout", BY_TIMEOUT)
+        return RunVerdict(EndReason.RUN_TIMEOUT, BY_TIMEOUT)
     if item.succeeded:
-        return RunVerdict("run_completed", f"The run at {row.cloud} completed.")
-    return RunVerdict("run_failed", f"The run at {row.cloud} did not complete ({item.status_text or item.status}).")
+        return RunVerdict(EndReason.RUN_COMPLETED, f"The run at {row.cloud} completed.")
+    return RunVerdict(
+        EndReason.RUN_FAILED, f"The run at {row.cloud} did not complete ({item.status_text or item.status})."
+    )

@@ -18,6 +18,7 @@ from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
 from ledger.core.events import announce_once, record
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind
 from ledger.models import Instance
 from ledger.queries.journal import subjects_with
@@ -30,7 +31,6 @@ from providers.resource_cleanup import Leaves, Leftover
 LOOK_S = 3600.0
 #: Removed in one look, so that the calls for it never keep launches waiting for long.
 BATCH = 20
-CONDEMNED = "leftover.condemned"
 
 log = logging.getLogger(__name__)
 
@@ -82,11 +82,19 @@ async def _noted(ctx: Context, doomed: list[tuple[Leftover, Instance]], now: dat
         if await recovery_mode.is_on(tx):
             log.info("%d leftovers stay while the ledger is being recovered", len(doomed))
             return False
-        said = await subjects_with(tx, CONDEMNED, [row.id for _, row in doomed])
+        said = await subjects_with(tx, EventKind.LEFTOVER_CONDEMNED, [row.id for _, row in doomed])
         for item, row in doomed:
             if row.id not in said:
                 why = f"The {item.what} {item.name} is removed from {item.cloud}: its instance is over."
-                record(tx, at=now, actor=SYSTEM, subject=row.id, kind=CONDEMNED, reason=why, data={"ref": item.ref})
+                record(
+                    tx,
+                    at=now,
+                    actor=SYSTEM,
+                    subject=row.id,
+                    kind=EventKind.LEFTOVER_CONDEMNED,
+                    reason=why,
+                    data={"ref": item.ref},
+                )
     return True
 
 

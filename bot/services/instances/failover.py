@@ -12,16 +12,16 @@ from bot.services.market.codec import estimate_from_json, hold_hours, offer_from
 from bot.services.runtime.context import Context
 from ledger.core.writes import Tx
 from ledger.kernel import money
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.ids import new_id
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import GrantState, InstanceState
 from ledger.models import Approval, GrantRow, Option, Request, Session
 from ledger.queries.lookups import instances_of_session, next_numbers, options_of, override_of
 from ledger.queries.session_costs import booked
 
 #: Codes of an ended instance after which the same machine may be fine but the price or the outcome is not.
-NEVER_REPLACED = frozenset({"billed_above_cap"})
+NEVER_REPLACED = frozenset({EndReason.BILLED_ABOVE_CAP})
 
 
 async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: datetime) -> None:
@@ -30,7 +30,7 @@ async def try_next(ctx: Context, tx: Tx, grant_id: str, sentence: str, now: date
     request = await tx.get_one(Request, grant.request_id, populate_existing=True)
     option, why = await _choose(ctx, tx, grant, request)
     if option is None:
-        await reopen.ask_again(tx, request.id, f"{sentence} {why}", now)
+        await reopen.reopen_request(tx, request.id, f"{sentence} {why}", now)
         return
     if grant.session_id is None:
         raise ValueError(f"grant {grant.id} belongs to no session")
@@ -100,7 +100,7 @@ async def _choose(ctx: Context, tx: Tx, grant: GrantRow, request: Request) -> tu
         if instance.option_id in rows
     ]
     chosen = rows[approval.option_id].offer_id
-    clouds = JobRequest.from_json(request.job).candidates
+    clouds = request.job.candidates
     placed = next_option(shown, chosen, failures, grant.price_cap_usd_h, grant.total_cap_usd, ctx.policy, clouds)
     if placed.option is None:
         return None, placed.sentence
@@ -113,7 +113,7 @@ async def _longest_hold(ctx: Context, tx: Tx, session_id: str, approval: Approva
     session = await tx.get_one(Session, session_id, populate_existing=True)
     override = await override_of(tx, session.request_id)
     run_h = Decimal(session.hours) + await hours_used.hours_before(tx, session_id, approval.id, ctx.clock.now())
-    return hours_used.longest_hold(ctx.policy, override, run_h, hold_hours(chosen))
+    return hours_used.longest_checkpoint_hold(ctx.policy, override, run_h, hold_hours(chosen))
 
 
 def _ranked(row: Option) -> RankedOption:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bot.rules.instances.health import ended_sentence, given_up_at, other_gpus, trouble
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.instances.transitions import end_announced
-from bot.services.notifications.interruption import tell
+from bot.services.notifications.interruption import notify_interruption
 from bot.services.runtime.context import Context
 from ledger.kernel.states import InstanceState
 from ledger.models import Instance
@@ -44,7 +44,7 @@ async def watch(ctx: Context, row: Instance, item: ObservedInstance, now: dateti
             spent = say_hours(Decimal(int(grace_s)) / 3600)
             await end_announced(tx, fresh, found.code, ended_sentence(found, spent), now)
         else:
-            await tell(tx, fresh, now, at_most_every=TOLD_APART)
+            await notify_interruption(tx, fresh, now, at_most_every=TOLD_APART)
     return True
 
 
@@ -53,7 +53,7 @@ def instead(row: Instance, item: ObservedInstance) -> str:
     return other_gpus(str(row.offer["gpu"]), int(row.offer["gpu_count"]), item.gpu, item.gpu_count)
 
 
-async def last_heard_at(ctx: Context, row: Instance) -> datetime | None:
+async def last_heartbeat_at(ctx: Context, row: Instance) -> datetime | None:
     """When its agent reported last: whoever talks is not absent, whatever the cloud's listings say."""
     async with ctx.db.read() as tx:
         node = await node_of(tx, row.id)

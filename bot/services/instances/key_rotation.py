@@ -17,12 +17,12 @@ from bot.services.runtime.context import Context
 from ledger.core.events import announce
 from ledger.kernel.actor import SYSTEM
 from ledger.kernel.states import NotificationKind
-from ledger.models import Instance, Stray
-from ledger.queries.cloud_accounts import Held, move_account
+from ledger.models import Instance, Orphan
+from ledger.queries.cloud_accounts import AccountInUse, move_account
 from providers.contract import Listing, Provider
 
 
-def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Stray]) -> set[str]:
+def proven(labels: LabelKey, listing: Listing, rows: Iterable[Instance | Orphan]) -> set[str]:
     """The accounts of rows that this complete listing of another key shows to be its own."""
     items = {item.ref: item for item in listing.items}
     others = [(row, items.get(row.ref or "")) for row in rows if row.account != listing.account]
@@ -52,13 +52,13 @@ async def take_over(ctx: Context, listing: Listing, before: set[str]) -> None:
     ctx.hints.outbox.set()
 
 
-def unreachable(held: Iterable[Held], providers: Mapping[str, Provider]) -> list[tuple[Held, str]]:
+def unreachable(held: Iterable[AccountInUse], providers: Mapping[str, Provider]) -> list[tuple[AccountInUse, str]]:
     """Accounts with open instances that are not set up here, each with a sentence that says so."""
     found = [one for one in held if one.cloud not in providers or providers[one.cloud].account != one.account]
     return [(one, _sentence(one)) for one in found]
 
 
-def _sentence(one: Held) -> str:
+def _sentence(one: AccountInUse) -> str:
     return (
         f"{plural(one.count, 'open instance')} of ours at {one.cloud}, since {one.since:%Y-%m-%d %H:%M} UTC, "
         f"{'was' if one.count == 1 else 'were'} made with another key (account {one.account}) that is not set up here: "

@@ -36,7 +36,7 @@ from ledger.kernel.states import GrantState, InstanceState, SessionState
 from ledger.models import GrantRow, Instance, Request, Session
 from ledger.queries.lookups import public_key
 from providers.contract import InstanceSpec, Offer, Provider
-from providers.errors import OutcomeUnknown, ProviderError, RateLimited
+from providers.errors import NotSent, OutcomeUnknown, ProviderError, RateLimited
 
 BATCH = 8
 #: For this long a rate limit before the send is waited out; after it, the next option is tried.
@@ -57,7 +57,7 @@ class _Work:
 
     @property
     def job(self) -> JobRequest:
-        return JobRequest.from_json(self.request.job)
+        return self.request.job
 
 
 async def send_due(ctx: Context) -> int:
@@ -104,7 +104,7 @@ async def _load(ctx: Context, instance_id: str) -> _Work:
         session = await tx.get_one(Session, instance.session_id)
         request = await tx.get_one(Request, instance.request_id)
         registered = await public_key(tx, session.owner)
-        key = request.job.get("public_key") or (registered.public_key if registered else None)
+        key = request.job.public_key or (registered.public_key if registered else None)
         return _Work(
             instance,
             request,
@@ -139,7 +139,7 @@ async def _place(ctx: Context, work: _Work, held: Claim) -> None:
         return
     if not checked.ok:
         # Whatever it was, every other offer there would meet the same.
-        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else "not_sent", refusal(checked))
+        await _refused(ctx, work, checked.code if checked.code in CLOUD_WIDE else NotSent.code, refusal(checked))
         return
     free = provider.capabilities.free
     verdict = requote(work.grant.price_cap_usd_h, fresh.price_usd_h if fresh else None, free=free)
@@ -254,7 +254,7 @@ async def _unclear(ctx: Context, work: _Work, sentence: str) -> None:
             at=now,
             actor=SYSTEM,
             reason=sentence,
-            values={"outcome": sentence, "due_at": now, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence, "due_at": now},
         )
     ctx.hints.instances.set()
 
@@ -275,7 +275,7 @@ async def _ask_again(ctx: Context, work: _Work, code: str, sentence: str) -> Non
     async with ctx.db.write() as tx:
         await _reject(tx, work, code, sentence, now)
         if not await _ended_meanwhile(ctx, tx, work, now):
-            await reopen.ask_again(tx, work.request.id, sentence, now)
+            await reopen.reopen_request(tx, work.request.id, sentence, now)
     ctx.hints.requests.set()
 
 
@@ -301,9 +301,6 @@ async def _reject(tx: Tx, work: _Work, code: str, sentence: str, now: datetime) 
             "outcome": sentence,
             "outcome_code": code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 
@@ -318,7 +315,7 @@ async def may_send(ctx: Context, tx: Tx, held: Claim, grant_id: str, session_id:
     if grant.state is not GrantState.OPEN or now >= grant.until:
         await reservations.withdraw_ready(tx, session_id, "Its approval ran out.", now, SYSTEM)
         if grant.state is GrantState.OPEN:
-            await reopen.ask_again(tx, grant.request_id, "The approval ran out before it was used.", now)
+            await reopen.reopen_request(tx, grant.request_id, "The approval ran out before it was used.", now)
             ctx.hints.requests.set()
         return False
     if await recovery_mode.is_on(tx):  # It may have begun since this pass did; nothing is bought meanwhile.

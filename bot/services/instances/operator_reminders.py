@@ -6,14 +6,14 @@ from bot.services.instances import key_rotation
 from bot.services.notifications.paging import OPERATORS, page_in
 from bot.services.runtime import recovery_mode
 from bot.services.runtime.context import Context
-from ledger.queries.cloud_accounts import held
+from ledger.queries.cloud_accounts import accounts_in_use
 from ledger.queries.orphans import quarantined
 
 #: How often it is looked what waits.
 LOOK_S = 30.0
 
 
-async def overlooked_due(ctx: Context) -> int:
+async def operator_reminders_due(ctx: Context) -> int:
     """Tell the operators again of what waits for them. Returns how many messages were written.
 
     That is an instance that waits for their word, and an account with open instances whose key is not set up here.
@@ -21,7 +21,7 @@ async def overlooked_due(ctx: Context) -> int:
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         waiting = bool(await quarantined(tx))
-        lost = key_rotation.unreachable(await held(tx), ctx.providers)
+        lost = key_rotation.unreachable(await accounts_in_use(tx), ctx.providers)
     if not waiting and not lost:
         return 0
     async with ctx.db.write() as tx:

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.values.labels import LabelKind, LabelReading
-from bot.services.billing.metering import accrue_stray
+from bot.services.billing.metering import accrue_orphan
 from bot.services.instances import key_rotation
 from bot.services.notifications import interruption
 from bot.services.notifications.paging import OPERATORS, alone, page, page_in
@@ -21,13 +21,14 @@ from ledger.core.events import announce, record
 from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.proof import Absence, ProofOfEnd
-from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, StrayState
-from ledger.models import Instance, Stray
-from ledger.queries.cloud_accounts import stray_at
+from ledger.kernel.states import OPEN_INSTANCE, InstanceState, NotificationKind, OrphanState
+from ledger.models import Instance, Orphan
+from ledger.queries.cloud_accounts import orphan_at
 from ledger.queries.lookups import instances_by_label
-from ledger.queries.orphans import add_stray, open_strays
+from ledger.queries.orphans import add_orphan, open_orphans
 from ledger.queries.terminations import approved_ends
 from providers.contract import InstanceStatus, Listing, ObservedInstance, Provider
 from providers.errors import ProviderError
@@ -72,7 +73,7 @@ class _Find:
         return AGAIN if self.row.ref == self.item.ref else LATE
 
 
-async def note_strays(
+async def note_orphans(
     ctx: Context, provider: Provider, listing: Listing, running: int, held: Collection[str] = ()
 ) -> bool:
     """Record what is ours without an open row, end it after two sightings, close what is gone. True while any is.
@@ -81,7 +82,7 @@ async def note_strays(
     """
     async with ctx.db.read() as tx:
         finds = await _finds(ctx, tx, listing, held, ctx.clock.now())
-        every = await open_strays(tx, listing.cloud)
+        every = await open_orphans(tx, listing.cloud)
         known = {stray.ref: stray for stray in every if stray.account == listing.account}
         others = [stray for stray in every if stray.account != listing.account]
         twins = [one for one in others if one.ref in known and known[one.ref].label == one.label]
@@ -96,7 +97,7 @@ async def note_strays(
     for twin in twins:
         await alone(ctx, f"{listing.cloud}/strays", "the look", _followed(ctx, twin, now), None)
     condemned = [f for f in finds if _is_condemned(ctx, known.get(f.item.ref), f, now, recovering=recovering)]
-    decided = [find for find in condemned if known[find.item.ref].state is StrayState.CONDEMNED]
+    decided = [find for find in condemned if known[find.item.ref].state is OrphanState.CONDEMNED]
     problem = trips(running, len(condemned), 0) if len(condemned) > len(decided) else None
     if problem:
         # What was decided goes on, and whatever is there is written down: only this pass condemns nothing.
@@ -143,41 +144,43 @@ def _is_stray(find: _Find, listing: Listing) -> bool:
     return find.row.ref is not None and find.row.ref != find.item.ref
 
 
-def _is_condemned(ctx: Context, stray: Stray | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
+def _is_condemned(ctx: Context, stray: Orphan | None, find: _Find, now: datetime, *, recovering: bool) -> bool:
     """Two sightings far enough apart condemn what has a row.
 
     What has none, and what its people may still be using, is ended on an operator's word alone.
     """
-    if stray is None or stray.state is StrayState.CONDEMNED or find.waits:
-        return stray is not None and stray.state is StrayState.CONDEMNED
+    if stray is None or stray.state is OrphanState.CONDEMNED or find.waits:
+        return stray is not None and stray.state is OrphanState.CONDEMNED
     return not recovering and now - stray.first_seen_at >= timedelta(seconds=ctx.timing.stray_apart_s)
 
 
-async def _followed(ctx: Context, twin: Stray, now: datetime) -> None:
+async def _followed(ctx: Context, twin: Orphan, now: datetime) -> None:
     """Sighted under two keys of one account: it is one instance, and the newer row goes on, with its whole cost."""
     async with ctx.db.write() as tx:
         over, version = {"ended_at": now}, twin.version
-        await move(tx, Stray, twin.id, StrayState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over)
+        await move(
+            tx, Orphan, twin.id, OrphanState.GONE, at=now, actor=SYSTEM, reason=TWIN, version=version, values=over
+        )
 
 
 async def _sighted(
-    ctx: Context, find: _Find, stray: Stray | None, listing: Listing, now: datetime, *, condemn: bool
+    ctx: Context, find: _Find, stray: Orphan | None, listing: Listing, now: datetime, *, condemn: bool
 ) -> None:
     async with ctx.db.write() as tx:
         if stray is None:
             await _first_sighting(ctx, tx, find, listing, now)
             return
-        await amend(tx, Stray, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
-        if condemn and stray.state is not StrayState.CONDEMNED:
-            await amend(tx, Stray, stray.id, reason=find.reason)
-            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
+        await amend(tx, Orphan, stray.id, version=stray.version, last_seen_at=now, absent_at=[])
+        if condemn and stray.state is not OrphanState.CONDEMNED:
+            await amend(tx, Orphan, stray.id, reason=find.reason)
+            await move(tx, Orphan, stray.id, OrphanState.CONDEMNED, at=now, actor=SYSTEM, reason=find.reason)
 
 
 async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, now: datetime) -> None:
     item, reason = find.item, find.reason
-    state = StrayState.QUARANTINED if find.waits else StrayState.SEEN
+    state = OrphanState.QUARANTINED if find.waits else OrphanState.SEEN
     stray_id = new_id("str", now)
-    new = await add_stray(
+    new = await add_orphan(
         tx,
         id=stray_id,
         cloud=listing.cloud,
@@ -196,18 +199,18 @@ async def _first_sighting(ctx: Context, tx: Tx, find: _Find, listing: Listing, n
     if not new:
         await _counted_gone(ctx, tx, listing, item, now)
         return
-    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind="stray.seen", after=state, reason=reason)
+    record(tx, at=now, actor=SYSTEM, subject=stray_id, kind=EventKind.ORPHAN_SEEN, after=state, reason=reason)
     if find.waits:
         await announce(tx, at=now, kind=NotificationKind.STRAY_FOUND, subject=stray_id, destination=OPERATORS)
     if find.row is not None:
         # Before the act: what is not kept is ended at a later sighting.
-        await interruption.tell(tx, find.row, now, stray_id=stray_id)
+        await interruption.notify_interruption(tx, find.row, now, stray_id=stray_id)
 
 
 async def _counted_gone(ctx: Context, tx: Tx, listing: Listing, item: ObservedInstance, now: datetime) -> None:
     """What was over for good is listed again: its row stays closed, so people must end it, and they are told."""
-    stray = await stray_at(tx, listing.cloud, listing.account, item.ref)
-    if stray is not None and stray.state is StrayState.GONE:
+    stray = await orphan_at(tx, listing.cloud, listing.account, item.ref)
+    if stray is not None and stray.state is OrphanState.GONE:
         sentence = f"{listing.cloud} lists {item.ref} again, which counted as gone ({stray.id}). End it at the cloud."
         await page_in(ctx, tx, f"{stray.id}/again", sentence, now)
         ctx.hints.outbox.set()
@@ -220,7 +223,7 @@ def _unbooked_from(find: _Find) -> datetime | None:
     return find.item.started_at or find.item.created_at
 
 
-async def _missing(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+async def _missing(ctx: Context, provider: Provider, stray: Orphan, listing: Listing, now: datetime) -> None:
     if not listing.proves_absence:
         await _run_over(ctx, provider, stray, listing, now)
         return
@@ -232,12 +235,12 @@ async def _missing(ctx: Context, provider: Provider, stray: Stray, listing: List
     async with ctx.db.write() as tx:
         if proof is None:
             kept = [a.at.isoformat() for a in absences]
-            await amend(tx, Stray, stray.id, version=stray.version, absent_at=kept)
+            await amend(tx, Orphan, stray.id, version=stray.version, absent_at=kept)
             return
         await _gone(tx, stray, proof.evidence[0], now)
 
 
-async def _run_over(ctx: Context, provider: Provider, stray: Stray, listing: Listing, now: datetime) -> None:
+async def _run_over(ctx: Context, provider: Provider, stray: Orphan, listing: Listing, now: datetime) -> None:
     """A run of a batch cloud that has no open row: over by its final status, or when no run lasts longer."""
     final = any(i.ref == stray.ref and i.status is InstanceStatus.TERMINATED for i in listing.items)
     longest = timedelta(seconds=provider.capabilities.run_max_s)
@@ -246,10 +249,10 @@ async def _run_over(ctx: Context, provider: Provider, stray: Stray, listing: Lis
             await _gone(tx, stray, now, now)
 
 
-async def _gone(tx: Tx, stray: Stray, ended_at: datetime, now: datetime) -> None:
-    await accrue_stray(tx, stray, ended_at)
+async def _gone(tx: Tx, stray: Orphan, ended_at: datetime, now: datetime) -> None:
+    await accrue_orphan(tx, stray, ended_at)
     values = {"ended_at": ended_at}
-    await move(tx, Stray, stray.id, StrayState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
+    await move(tx, Orphan, stray.id, OrphanState.GONE, at=now, actor=SYSTEM, version=stray.version, values=values)
 
 
 async def _end(provider: Provider, ref: str) -> None:

@@ -16,11 +16,10 @@ from typing import Any
 from bot.rules.instances.circuit_breaker import trips
 from bot.rules.instances.health import trouble
 from bot.services.billing.metering import billed_time, change_rate
-from bot.services.checkpoints.hold import WAITS
 from bot.services.instances import key_rotation
 from bot.services.instances.batch_runs import close_run
-from bot.services.instances.health import instead, last_heard_at, still_there, watch
-from bot.services.instances.orphans import note_strays
+from bot.services.instances.health import instead, last_heartbeat_at, still_there, watch
+from bot.services.instances.orphans import note_orphans
 from bot.services.instances.power import follow
 from bot.services.instances.readiness import boot
 from bot.services.instances.transitions import adopt, check_rate, gone
@@ -30,6 +29,7 @@ from bot.services.runtime.context import Context
 from ledger.core.moves import StaleMove
 from ledger.core.writes import amend
 from ledger.kernel import money
+from ledger.kernel.checkpoint_step import WAITS
 from ledger.kernel.proof import Absence, ProofOfEnd
 from ledger.kernel.states import InstanceState
 from ledger.models import GrantRow, Instance, Request
@@ -83,7 +83,7 @@ async def observe(ctx: Context, cloud: str) -> Pass:
         *(alone(ctx, row.id, "the look", step, False) for row, step in zip(rows, followed, strict=True))
     )
     held = {item.ref for item in seen.values()}
-    strays = await note_strays(ctx, provider, listing, len(running), held)
+    strays = await note_orphans(ctx, provider, listing, len(running), held)
     if any(steps) or strays:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
@@ -148,7 +148,7 @@ async def _absent(ctx: Context, provider: Provider, row: Instance, listing: List
     rule, heard_at = ctx.timing.absence_rule, None
     proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=None)
     if proof is not None:
-        heard_at = await last_heard_at(ctx, row)
+        heard_at = await last_heartbeat_at(ctx, row)
         proof = ProofOfEnd.from_absences(counted, rule, last_heartbeat_at=heard_at)
     if proof is not None and (row.state in RUNNING_STATES or row.gate in WAITS):
         doubt = await still_there(ctx, provider, row)

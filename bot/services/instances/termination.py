@@ -7,9 +7,9 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.services.checkpoints import hold, verification
+from bot.services.checkpoints import verification
 from bot.services.grants import reopen, reservations
-from bot.services.instances.health import last_heard_at
+from bot.services.instances.health import last_heartbeat_at
 from bot.services.instances.transitions import end_instance, settle
 from bot.services.notifications import end_of_session, request_message
 from bot.services.notifications.paging import alone, page_in
@@ -21,6 +21,8 @@ from ledger.core.events import announce
 from ledger.core.moves import move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.checkpoint_step import BEHIND
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import ENDABLE_SESSION, InstanceState, NotificationKind, RequestState, SessionState
 from ledger.models import Instance, Request, Session
@@ -33,13 +35,13 @@ log = logging.getLogger(__name__)
 
 
 async def end_session(
-    ctx: Context, tx: Tx, session_id: str, code: str, sentence: str, actor: Actor, now: datetime
+    ctx: Context, tx: Tx, session_id: str, code: EndReason, sentence: str, actor: Actor, now: datetime
 ) -> None:
     """Order the end of a session and of everything it holds. Raises `StaleMove` when it is ending already.
 
     What was never sent is withdrawn; what is live is ordered to end; what is unclear is ended when it is found.
     """
-    values = {"end_code": code, "end_reason": sentence, "due_at": None, "claim_token": None, "claim_until": None}
+    values = {"end_code": code, "end_reason": sentence}
     session = await move(
         tx,
         Session,
@@ -59,7 +61,7 @@ async def end_session(
             await end_instance(tx, instance, code, sentence, now, actor)
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state in (RequestState.QUOTING, RequestState.PENDING):
-        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref, "due_at": None}
+        closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}
         await move(tx, Request, request.id, RequestState.CANCELLED, at=now, actor=actor, reason=sentence, values=closed)
     await settle(ctx, tx, session_id, now)
 
@@ -84,11 +86,11 @@ async def _terminate(ctx: Context, held: Claim, began_at: datetime | None) -> No
         now = ctx.clock.now()
         pause_s = ctx.timing.recovery_page_s
         held_until = await recovery_mode.waits_until(tx, row, began_at, pause_s, now) if began_at is not None else None
-    held_until = held_until or await verification.held_until(ctx, row, now)
+    held_until = held_until or await verification.waits_until(ctx, row, now)
     if held_until is None:
         async with ctx.db.read() as tx:  # After the gate: what it gave up a moment ago is told before the act, too.
             row = await tx.get_one(Instance, held.row_id)
-            held_until = await barrier.told_by(tx, row, now)
+            held_until = await barrier.waits_until(tx, row, now)
     if held_until is not None:
         async with ctx.db.write() as tx:
             await release(tx, Instance, held, due_at=held_until)
@@ -132,14 +134,14 @@ async def _taken(ctx: Context, row: Instance, *, was_there: bool) -> dict[str, A
     now = ctx.clock.now()
     if was_there:
         return {"terminate_acked_at": now, "absent_at": []}
-    alive_at = await last_heard_at(ctx, row) or row.reachable_at or now
+    alive_at = await last_heartbeat_at(ctx, row) or row.reachable_at or now
     return {"terminate_acked_at": now, "trouble_at": row.trouble_at or min(alive_at, now)}
 
 
 def _sent_since(row: Instance) -> datetime:
     """Since when the cloud is asked to end it: from the order on, or from when the checkpoint gate let it go."""
     ordered_at = row.terminate_asked_at or row.created_at
-    return max(ordered_at, row.gate_until or ordered_at) if row.gate in hold.BEHIND else ordered_at
+    return max(ordered_at, row.gate_until or ordered_at) if row.gate in BEHIND else ordered_at
 
 
 async def _wait_for_its_end(ctx: Context, held: Claim, row: Instance, why: str) -> None:

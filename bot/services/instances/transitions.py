@@ -8,9 +8,7 @@ from decimal import Decimal
 from bot.rules.billing.billed_time import bills_gpu
 from bot.rules.checkpoints.verification import Reserved
 from bot.rules.pricing.spend_limits import billed_rate
-from bot.rules.values import end_reason
 from bot.services.billing.metering import accrue_rest, before_now, change_rate
-from bot.services.checkpoints import hold
 from bot.services.grants import reopen, reservations
 from bot.services.instances.failover import replace
 from bot.services.notifications import end_of_session, interruption
@@ -20,6 +18,8 @@ from ledger.core.moves import move
 from ledger.core.writes import Tx, amend
 from ledger.kernel import money
 from ledger.kernel.actor import SYSTEM, Actor
+from ledger.kernel.checkpoint_step import WAITS
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.proof import ProofOfEnd
 from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState
@@ -64,8 +64,6 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
             "unbilled_at": None if bills_gpu(seen.status, capabilities.billing) else now,
             "outcome": "",
             "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     grant = await move(tx, GrantRow, row.grant_id, GrantState.USED, at=now, actor=SYSTEM)
@@ -97,7 +95,7 @@ async def check_rate(
     """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
-        await end_announced(tx, row, verdict.code, verdict.sentence, now)
+        await end_announced(tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
     # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
@@ -145,16 +143,14 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
             "outcome": sentence,
             "terminate_asked_at": now,
             "due_at": now,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
 
 
-async def end_announced(tx: Tx, row: Instance, code: str, sentence: str, now: datetime) -> None:
+async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
     """Order the end of an instance that nobody asked to end. Its people are told before the cloud is."""
     await end_instance(tx, row, code, sentence, now, SYSTEM)
-    await interruption.tell(tx, row, now)
+    await interruption.notify_interruption(tx, row, now)
 
 
 async def gone(
@@ -176,12 +172,12 @@ async def gone(
     await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
-    code, sentence = outcome or ((end_reason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
-    if row.gate in hold.WAITS:  # Its people were told until when it is kept.
+    code, sentence = outcome or ((EndReason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
+    if row.gate in WAITS:  # Its people were told until when it is kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
     # What was lost ended some time before the first look that lacked it: so much of its cost is not known.
-    since = {"trouble_at": row.trouble_at or ended_at} if code == end_reason.LOST else {}
+    since = {"trouble_at": row.trouble_at or ended_at} if code == EndReason.LOST else {}
     await move(
         tx,
         Instance,
@@ -198,13 +194,10 @@ async def gone(
             **since,
             "outcome_code": code,
             "outcome": sentence,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
-    if code == end_reason.LOST:
-        await interruption.tell(tx, row, now)
+    if code == EndReason.LOST:
+        await interruption.notify_interruption(tx, row, now)
     await settle(ctx, tx, row.session_id, now)
 
 
@@ -236,7 +229,7 @@ async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
 
 
 async def _terminated(tx: Tx, session: Session, now: datetime, code: str, sentence: str) -> None:
-    values = {"ended_at": now, "end_code": code, "end_reason": sentence, "due_at": None}
+    values = {"ended_at": now, "end_code": code, "end_reason": sentence}
     await move(tx, Session, session.id, SessionState.TERMINATED, at=now, actor=SYSTEM, reason=sentence, values=values)
 
 
@@ -254,5 +247,5 @@ async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: De
         return
     request = await tx.get_one(Request, session.request_id, populate_existing=True)
     if request.state is RequestState.APPROVED:
-        await reopen.ask_again(tx, request.id, last.outcome, now)
+        await reopen.reopen_request(tx, request.id, last.outcome, now)
         ctx.hints.requests.set()

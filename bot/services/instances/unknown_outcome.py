@@ -18,7 +18,7 @@ from ledger.kernel.states import InstanceState, SessionState
 from ledger.models import Instance, Session
 from providers.capabilities import Capabilities
 from providers.contract import NotSeen, Provider
-from providers.errors import ProviderError
+from providers.errors import OutcomeUnknown, ProviderError
 
 BATCH = 8
 UNCLEAR = "The cloud's answer to the create was lost, so it is unknown whether an instance exists."
@@ -98,18 +98,15 @@ async def give_up(ctx: Context, tx: Tx, instance: Instance, now: datetime) -> No
         reason=sentence,
         values={
             "outcome": sentence,
-            "outcome_code": "outcome_unknown",
+            "outcome_code": OutcomeUnknown.code,
             "ended_at": now,
-            "due_at": None,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     session = await tx.get_one(Session, instance.session_id, populate_existing=True)
     if session.state is SessionState.TERMINATING:
         await settle(ctx, tx, session.id, now)
     else:
-        await reopen.ask_again(tx, instance.request_id, sentence, now)
+        await reopen.reopen_request(tx, instance.request_id, sentence, now)
 
 
 def quarantine(capabilities: Capabilities, *, floor_s: float = 300.0) -> timedelta:

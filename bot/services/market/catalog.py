@@ -55,7 +55,7 @@ def absent(answers: Iterable[CloudAnswer]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class MarketAnswer:
     """Offers of all clouds that answered, and how each of them answered. `balances` is what was told of accounts."""
 
     offers: tuple[Offer, ...]
@@ -127,7 +127,7 @@ class Catalog:
         """What each cloud of this market can do."""
         return {name: provider.capabilities for name, provider in self._providers.items()}
 
-    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> Market:
+    async def market(self, job: JobRequest, disk_gb: int, *, fresh: bool = False, to_buy: bool = False) -> MarketAnswer:
         """Every wanted cloud's offers for `job`, asked at the same time; slow or failing ones only lose themselves.
 
         With `to_buy` each account is checked meanwhile, and a cloud that fails has no offers.
@@ -150,7 +150,7 @@ class Catalog:
             for answer, offers in results
         ]
         answers = [*(answer for answer, _ in results), *self._not_set_up(job.candidates)]
-        return Market(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
+        return MarketAnswer(tuple(offer for _, offers in results for offer in offers), tuple(answers), balances)
 
     def _not_set_up(self, candidates: tuple[str, ...]) -> list[CloudAnswer]:
         """One answer for each wanted cloud without credentials; the first one speaks for all of them."""
@@ -167,7 +167,7 @@ class Catalog:
         ages = tuple(answer.age(now) for answer in found.answers if answer.ok)
         return Inventory(self._ranked(found, job, policy), found.answers, ages)
 
-    def _ranked(self, found: Market, job: JobRequest, policy: Policy) -> Ranked:
+    def _ranked(self, found: MarketAnswer, job: JobRequest, policy: Policy) -> Ranked:
         """The market in order: put in order again when a cloud has answered anew, not each time that it is seen."""
         version = (policy, tuple((one.cloud, one.count, one.at) for one in found.answers if one.ok))
         known = self._orders.get(job)

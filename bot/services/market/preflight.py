@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from bot.rules.checkpoints.stores import lacking
+from bot.rules.checkpoints.stores import missing_variables
 from ledger.kernel.clock import Clock
 from providers.contract import Preflight, Provider
 from providers.errors import RateLimited
@@ -49,7 +49,7 @@ class Checks:
 
     def store(self, location: str | None) -> str | None:
         """Why checkpoints cannot be kept at `location` with the credentials that are set here, or None."""
-        return lacking(location, self._stores)
+        return missing_variables(location, self._stores)
 
     async def close(self) -> None:
         """Stop the checks that nobody waits for."""

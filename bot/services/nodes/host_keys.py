@@ -17,6 +17,7 @@ from ledger.core.events import announce, record
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import SYSTEM, Actor, ActorKind
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import InstanceState, NotificationKind
 from ledger.models import Instance, Session
@@ -76,7 +77,7 @@ async def note_key(ctx: Context, tx: Tx, row: Instance, key: str | None, now: da
         at=now,
         actor=SYSTEM,
         subject=row.id,
-        kind="instance.host_key_changed",
+        kind=EventKind.INSTANCE_HOST_KEY_CHANGED,
         reason=sentence,
         data={"before": before, "after": after},
     )

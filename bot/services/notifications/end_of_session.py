@@ -47,14 +47,14 @@ async def reach_somebody(ctx: Context, tx: Tx, session: Session, now: datetime) 
     await reach(ctx, tx, session, ENDING, subject_of(session), now)
 
 
-async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
+async def announce_early_end(ctx: Context, tx: Tx, session: Session, now: datetime) -> None:
     """Tell the owner of an end before the approved one, or whoever can be told; once it was told, of what became of it.
 
     Called again it tells the fallback contacts, when the owner was tried and is not reached.
     """
     if session.cut_at is None:
         return
-    owner, subject = Actor.from_ref(session.owner), cut_subject(session.id, session.cut_at)
+    owner, subject = Actor.from_ref(session.owner), early_end_subject(session.id, session.cut_at)
     if await notifications_of(tx, UNATTENDED, subject):
         await reach(ctx, tx, session, UNATTENDED, subject, now)
         return
@@ -62,7 +62,7 @@ async def announce_cut(ctx: Context, tx: Tx, session: Session, now: datetime) ->
         await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=destination)
 
 
-def cut_subject(session_id: str, cut_at: datetime) -> str:
+def early_end_subject(session_id: str, cut_at: datetime) -> str:
     """What a message about an end before the approved one is filed under."""
     return f"{session_id}/{int(cut_at.timestamp())}"
 
@@ -86,7 +86,7 @@ async def refresh(tx: Tx, session: Session, now: datetime) -> None:
         for row in await notifications_of(tx, ENDING, subject):
             await announce(tx, at=now, kind=ENDING, subject=subject, destination=row.destination)
     if session.cut_at is not None:
-        subject = cut_subject(session.id, session.cut_at)
+        subject = early_end_subject(session.id, session.cut_at)
         for row in await notifications_of(tx, UNATTENDED, subject):
             await announce(tx, at=now, kind=UNATTENDED, subject=subject, destination=row.destination)
 

@@ -30,7 +30,7 @@ def subject_of(row: Instance, stray_id: str = "") -> str:
     return f"{row.session_id}/{row.id}/{stray_id}".rstrip("/")
 
 
-async def tell(
+async def notify_interruption(
     tx: Tx, row: Instance, now: datetime, *, stray_id: str = "", at_most_every: timedelta | None = None
 ) -> None:
     """Tell the owner and the request's channel what became of this instance; the text is rendered from its state."""
@@ -46,7 +46,7 @@ async def tell(
     await show_again(tx, request, now)
 
 
-async def tell_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
+async def notify_ended_by(tx: Tx, session: Session, by: Actor, sentence: str, now: datetime, *elsewhere: str) -> None:
     """Whose machine is ended by somebody else hears of it before the act, and by whom.
 
     `elsewhere` are told for an owner whom nobody can write to.

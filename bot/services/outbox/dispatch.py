@@ -7,7 +7,7 @@ import logging
 from datetime import datetime, timedelta
 
 from bot.services.notifications.interruption import instead
-from bot.services.outbox.barrier import heard
+from bot.services.outbox.barrier import release_waiting_ends
 from bot.services.runtime.context import Context
 from bot.services.runtime.ports import SENDER_DIED, DeliveryFailed, Messenger
 from ledger.core.claims import Claim, claim, release
@@ -50,7 +50,7 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
         await notification_sent(
             tx, held, version=notification.version, channel=shown.channel, ts=shown.ts, at=ctx.clock.now()
         )
-        due = await heard(tx, notification, ctx.clock.now())
+        due = await release_waiting_ends(tx, notification, ctx.clock.now())
     if due:
         ctx.hints.instances.set()
 
@@ -66,7 +66,7 @@ async def _failed(ctx: Context, held: Claim, notification: Notification, error: 
         else:
             due_at = _next_try(ctx, now, tries, error)
             await release(tx, Notification, held, due_at=due_at, tries=tries, error=str(error))
-        due = await heard(tx, notification, now)
+        due = await release_waiting_ends(tx, notification, now)
     if due:
         ctx.hints.instances.set()
 

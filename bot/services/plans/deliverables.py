@@ -123,7 +123,7 @@ class CostEstimate(_Strict):
     unknown: tuple[str, ...] = Field(description="What could not be known, in words.")
 
 
-class Resources(_Strict):
+class PlanResources(_Strict):
     """What the recommended option gives."""
 
     offer_id: OfferId
@@ -174,7 +174,7 @@ class InstanceManifest(_Strict):
     schema_version: Literal["1"] = Field(description="The version of this document's form.")
     made_at: datetime = Field(description="When it was made.")
     state: Literal["planned"] = Field(description="Its state.")
-    resources: Resources | None = Field(description="What the recommended offer gives; null when nothing fits.")
+    resources: PlanResources | None = Field(description="What the recommended offer gives; null when nothing fits.")
     lifecycle: Lifecycle | None = Field(description="When it begins to cost, and what ends it; null when nothing fits.")
     run: str | None = Field(description="The command to run.")
     checkpoint: str | None = Field(description="Where checkpoints are kept.")
@@ -280,9 +280,9 @@ def instance_manifest(planned: Planned, policy: Policy) -> InstanceManifest:
     )
 
 
-def _resources(best: RankedOption, planned: Planned, policy: Policy) -> Resources:
+def _resources(best: RankedOption, planned: Planned, policy: Policy) -> PlanResources:
     offer = best.offer
-    return Resources(
+    return PlanResources(
         offer_id=offer.id,
         cloud=offer.cloud,
         gpu=offer.gpu,

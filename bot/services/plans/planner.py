@@ -5,27 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 from bot.rules.grammar.run_words import workload_of
 from bot.rules.market.filters import blocked, excluded
 from bot.rules.market.ranking import Ranked, RankedOption, rank
 from bot.rules.market.relaxation import Relaxation, relax, widest
-from bot.rules.plans.comparison import Comparison, Question, cheapest, compare
+from bot.rules.plans.comparison import Comparison, ComparisonQuestion, cheapest, compare
 from bot.rules.policy.policy import Policy
 from bot.rules.pricing.hours_cap import rented
 from bot.rules.pricing.spend_limits import bad_price
 from bot.rules.sizing.workload import Workload, assumed, unknown
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.market.catalog import Catalog, CloudAnswer, absent
 from bot.services.runtime.commands import Reply
 from ledger.kernel.clock import Clock
 from ledger.kernel.job import GpuConstraint, JobRequest, SpotPolicy
 from providers.capabilities import Capabilities
 from providers.contract import Offer
-
-#: Without a time, offers are compared by the cost of one hour.
-LOOK_HOURS = Decimal(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +104,10 @@ async def rented_hours(catalog: Catalog, clock: Clock, job: JobRequest, policy: 
     if best is None:
         told = [one.sentence for one in planned.relaxations[:1]]
         told += [one.sentence for one in planned.ranked.excluded]
-        return Reply(False, "nothing_fits", f"No offer fits this run now. {' '.join([*told, *planned.absent])}")
+        return Reply(False, ReplyCode.NOTHING_FITS, f"No offer fits this run now. {' '.join([*told, *planned.absent])}")
     worst_h = best.estimate.worst_hours
     if worst_h is None:
-        return Reply(False, "time_unknown", f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
+        return Reply(False, ReplyCode.TIME_UNKNOWN, f"Say for how long, such as 6h. {' '.join(best.estimate.unknown)}")
     return replace(planned.job, hours=rented(worst_h))
 
 
@@ -128,7 +125,7 @@ class Compared:
         return absent(self.answers)
 
 
-async def compare_market(catalog: Catalog, clock: Clock, question: Question, policy: Policy) -> Compared:
+async def compare_market(catalog: Catalog, clock: Clock, question: ComparisonQuestion, policy: Policy) -> Compared:
     """Every GPU for sale now, at the cheapest place that has it, beside what cannot be rented here."""
     everything = JobRequest(GpuConstraint((), 1, policy.max_gpus), question.hours, spot=SpotPolicy.ANY)
     market = await catalog.market(everything, policy.disk_gb("", None))

@@ -21,19 +21,29 @@ from bot.rules.reports.digest import (
     week_before,
 )
 from bot.rules.values.phrases import usd
-from bot.services.approvals.break_glass import KIND as BREAK_GLASS
 from bot.services.billing.costs import named, shortened
-from bot.services.billing.true_up import is_silent, ranges
+from bot.services.billing.true_up import ranges, reports_no_charges
 from bot.services.budgets import enforcement
-from bot.services.reports.digest_types import DigestDocument, Ended, Found, Kept, Running, Shares
+from bot.services.reports.digest_types import DigestDocument, Ended, FoundOrphan, RetainedDisk, RunningSession, Shares
 from bot.services.runtime.context import Context
 from ledger.core.events import announce_once
 from ledger.core.outbox import notifications_of
 from ledger.core.writes import Tx
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import NotificationKind, SessionState
 from ledger.queries.calendar_costs import by_borders, costs_within
-from ledger.queries.digest import Held, Over, any_before, gone_at, held, over, said_of, stops, strays_found
+from ledger.queries.digest import (
+    Over,
+    SessionAndInstance,
+    any_before,
+    gone_at,
+    open_sessions,
+    orphans_found,
+    over,
+    said_of,
+    stops,
+)
 from ledger.queries.retained_disks import open_disks
 
 #: Where it is shown unless the policy names a channel.
@@ -82,9 +92,9 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
     length = (window.last - window.first).days + 1
     recent = [amount for _, amount in by_day]
     month_usd = _total(month["cloud"])
-    live, ended = await held(tx), await over(tx, window.since, window.until)
+    live, ended = await open_sessions(tx), await over(tx, window.since, window.until)
     stopped = await stops(tx, [*(one.id for one in live), *(one.id for one in ended)], window.until)
-    strays = await strays_found(tx, window.since, window.until)
+    strays = await orphans_found(tx, window.since, window.until)
     disks = await open_disks(tx)
     # What outlives its approved end is a disk, listed as one: its machine neither runs nor costs anything.
     kept = {one.session_id for one in disks}
@@ -110,16 +120,19 @@ async def digest(ctx: Context, tx: Tx, window: Window, *, weekly: bool) -> Diges
         saved_usd=_saved(ctx, live, ended, stopped, window),
         stopped_in_all=len(stopped),
         orphans=tuple(
-            Found(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h) for one in strays[:LISTED]
+            FoundOrphan(id=one.id, cloud=one.cloud, state=one.state, price_usd_h=one.price_usd_h)
+            for one in strays[:LISTED]
         ),
         orphans_in_all=len(strays),
         disks=tuple(
-            Kept(id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until)
+            RetainedDisk(
+                id=one.session_id, owner=one.owner, cloud=one.cloud, price_usd_h=one.price_usd_h, until=one.until
+            )
             for one in disks[:LISTED]
         ),
         disks_in_all=len(disks),
         unreconciled=await _unreconciled(ctx, tx, window),
-        broken_glass=tuple((await said_of(tx, BREAK_GLASS, window.since, window.until))[:LISTED]),
+        broken_glass=tuple((await said_of(tx, EventKind.REQUEST_BREAK_GLASS, window.since, window.until))[:LISTED]),
         anomalies=() if weekly else _anomalies(groups, base, known),
     )
 
@@ -164,7 +177,7 @@ def _anomalies(
 async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]:
     """What ended at clouds that never say what they charged, with the least and most that it can have cost."""
     able = {name: provider.capabilities for name, provider in ctx.providers.items()}
-    silent = [name for name, cloud in able.items() if is_silent(cloud)]
+    silent = [name for name, cloud in able.items() if reports_no_charges(cloud)]
     clouds = {row.session_id: row.cloud for row in await gone_at(tx, silent, window.since, window.until)}
     between = await ranges(ctx, tx, clouds)
     return tuple(
@@ -174,8 +187,8 @@ async def _unreconciled(ctx: Context, tx: Tx, window: Window) -> tuple[str, ...]
     )[:LISTED]
 
 
-def _running(one: Held) -> Running:
-    return Running(
+def _running(one: SessionAndInstance) -> RunningSession:
+    return RunningSession(
         id=one.id,
         owner=one.owner,
         gpu=one.gpu,
@@ -199,7 +212,7 @@ def _ended(one: Over) -> Ended:
     )
 
 
-def _rate(ctx: Context, one: Held) -> Decimal:
+def _rate(ctx: Context, one: SessionAndInstance) -> Decimal:
     """What it costs per hour as it is: a stopped one costs its disk, where its cloud does not bill the GPU on."""
     provider = ctx.providers.get(one.cloud)
     bills_on = provider is None or provider.capabilities.billing.gpu_while_stopped
@@ -208,7 +221,7 @@ def _rate(ctx: Context, one: Held) -> Decimal:
 
 def _saved(
     ctx: Context,
-    live: Sequence[Held],
+    live: Sequence[SessionAndInstance],
     ended: Sequence[Over],
     stopped: Mapping[str, Sequence[tuple[datetime, bool]]],
     window: Window,

@@ -14,7 +14,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Running(_Strict):
+class RunningSession(_Strict):
     """A session that is not over. `rate_usd_h` is 0 while it has no machine."""
 
     id: str
@@ -39,7 +39,7 @@ class Ended(_Strict):
     cost_usd: Decimal
 
 
-class Found(_Strict):
+class FoundOrphan(_Strict):
     """An instance that was found without a row of its own."""
 
     id: str
@@ -48,7 +48,7 @@ class Found(_Strict):
     price_usd_h: Decimal
 
 
-class Kept(_Strict):
+class RetainedDisk(_Strict):
     """A disk whose machine stands still."""
 
     id: str
@@ -77,18 +77,18 @@ class DigestDocument(_Strict):
     groups: dict[str, Shares]
     month: dict[str, Shares]
     days: tuple[tuple[date, Decimal], ...]
-    running: tuple[Running, ...]
+    running: tuple[RunningSession, ...]
     running_in_all: int
     running_usd_h: Decimal
     ended: tuple[Ended, ...]
     ended_by: dict[str, int]
     saved_usd: Decimal
     stopped_in_all: int
-    orphans: tuple[Found, ...]
+    orphans: tuple[FoundOrphan, ...]
     orphans_in_all: int
     anomalies: tuple[str, ...]
     unreconciled: tuple[str, ...] = ()
-    disks: tuple[Kept, ...] = ()
+    disks: tuple[RetainedDisk, ...] = ()
     disks_in_all: int = 0
     #: What was started without an approval, and why.
     broken_glass: tuple[str, ...] = ()

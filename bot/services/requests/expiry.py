@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from bot.rules.approvals.approvers import groups
 from bot.rules.approvals.reminders import reminders_due
-from bot.rules.policy.tiers import Mandate
+from bot.rules.policy.tiers import ApproverGroup
 from bot.rules.values.phrases import hours as say_hours
 from bot.services.grants import approvers, reopen
 from bot.services.grants.escalation import next_due
@@ -19,6 +19,7 @@ from ledger.core.moves import StaleMove, move
 from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.states import NotificationKind, RequestState
 from ledger.models import Request
 from ledger.queries.journal import latest_events
@@ -28,8 +29,6 @@ BATCH = 16
 
 #: What the last part of a reminder's subject begins with when it asks further groups.
 ONWARDS = "e"
-
-ESCALATED = "request.escalated"
 
 
 async def expire_due(ctx: Context) -> int:
@@ -64,7 +63,7 @@ async def _expire(tx: Tx, held: Claim, request: Request, now: datetime) -> None:
             reason=sentence,
             claim=held.token,
             only_from=frozenset({RequestState.PENDING}),
-            values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+            values={"outcome": sentence},
         )
     except StaleMove:
         return  # Somebody decided at this moment.
@@ -85,7 +84,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
     waits for more hours to be allowed is brought up by that question alone.
     """
     opened_at = await _opened_at(tx, request)
-    mandate = await approvers.mandate(tx, ctx.policy, request, now)
+    mandate = await approvers.approver_group(tx, ctx.policy, request, now)
     number = reminders_due(opened_at, now, ctx.policy.remind_after_s)
     due_at = next_due(ctx.policy, mandate, opened_at, request.expires_at, now)
     if not await release(tx, Request, held, due_at=due_at) or not (number or mandate.steps):
@@ -97,7 +96,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
     gone_on = f"{subject}.{ONWARDS}{mandate.steps}"
     if mandate.steps and await _escalate(ctx, tx, request, mandate, gone_on, number, now):
         return
-    last = await latest_events(tx, request.id, ESCALATED, 1) if mandate.steps else []
+    last = await latest_events(tx, request.id, EventKind.REQUEST_ESCALATED, 1) if mandate.steps else []
     if last and last[0].data.get("subject") == gone_on and number <= int(last[0].data.get("reminders", 0)):
         return  # Whoever was asked then has read it.
     reminder = f"{subject}.{number}"
@@ -106,7 +105,7 @@ async def _remind(ctx: Context, tx: Tx, held: Claim, request: Request, now: date
 
 
 async def _escalate(
-    ctx: Context, tx: Tx, request: Request, mandate: Mandate, subject: str, number: int, now: datetime
+    ctx: Context, tx: Tx, request: Request, mandate: ApproverGroup, subject: str, number: int, now: datetime
 ) -> bool:
     """Ask the next group, once; False when it was asked before. Its row in the journal says which reminder it was."""
     kind = NotificationKind.REQUEST_REMINDER
@@ -115,6 +114,6 @@ async def _escalate(
     names = ", ".join(groups(ctx.policy, mandate)[1:])
     said = f"Nobody decided, so {names} may decide too."
     data = {"subject": subject, "reminders": number}
-    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=ESCALATED, reason=said, data=data)
+    record(tx, at=now, actor=SYSTEM, subject=request.id, kind=EventKind.REQUEST_ESCALATED, reason=said, data=data)
     await request_message.show_again(tx, request, now)
     return True

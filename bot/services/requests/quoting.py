@@ -22,7 +22,7 @@ from bot.rules.values.phrases import usd
 from bot.services.approvals import auto_approval
 from bot.services.grants import approvers, escalation, hours_used, reopen
 from bot.services.grants import override as grant_override
-from bot.services.market.catalog import CloudAnswer, Market, absent
+from bot.services.market.catalog import CloudAnswer, MarketAnswer, absent
 from bot.services.market.codec import estimate_to_json, hold_hours, offer_to_json
 from bot.services.plans.planner import openings
 from bot.services.runtime.context import Context
@@ -31,6 +31,8 @@ from ledger.core.events import record
 from ledger.core.moves import StaleMove, move
 from ledger.core.writes import Tx
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.job import JobRequest
 from ledger.kernel.states import RequestState
@@ -69,7 +71,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     async with ctx.db.read() as tx:
         request = await tx.get_one(Request, held.row_id)
         spent_usd = await spent_before(tx, request)
-    job = JobRequest.from_json(request.job)
+    job = request.job
     if (at := consumers.cloud_of(job)) and at in (job.candidates or (at,)):
         job = replace(job, candidates=(at,))
     if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
@@ -114,7 +116,7 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 
 
 async def _offer(
-    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: Market, now: datetime
+    ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
 ) -> bool:
     """Store the quote with its options and buttons, and put the request up for decision.
 
@@ -135,7 +137,7 @@ async def _offer(
     # People count the lines that they see: the numbers follow the list and not the whole market.
     options = [_option(quote.id, place, option, now) for place, option in enumerate(ranked.options, 1)]
     tx.add_all([*options, *_buttons(request.id, version, options)])
-    job, override, many = JobRequest.from_json(request.job), await override_of(tx, request.id), len(options)
+    job, override, many = request.job, await override_of(tx, request.id), len(options)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
     # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
@@ -160,8 +162,6 @@ async def _offer(
             "chosen_option_id": None,
             "expires_at": quote.expires_at,
             "due_at": due_at,
-            "claim_token": None,
-            "claim_until": None,
         },
     )
     if judged.allowed:
@@ -171,7 +171,7 @@ async def _offer(
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
-        await escalation.ask_anew(tx, moved, now)
+        await escalation.remind_again(tx, moved, now)
     return judged.allowed
 
 
@@ -195,7 +195,7 @@ def _by_people(policy: Policy) -> Policy:
 
 
 async def _opening(
-    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: Market, **how: Any
+    ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
     """Where nothing fits: which single limit would open the market, and by how much, as a sentence."""
     # One offer that was asked for by its id is for sale or not, and no limit hides what clouds that are down sell.
@@ -209,7 +209,7 @@ async def _opening(
     return [one.sentence for one in (await openings(ctx.catalog, job, ctx.policy, usable, **how))[:1]]
 
 
-def _reasons(ranked: Ranked, market: Market) -> list[str]:
+def _reasons(ranked: Ranked, market: MarketAnswer) -> list[str]:
     """Why nothing fits, in the order in which the market was narrowed."""
     return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
 
@@ -218,7 +218,7 @@ async def _nothing(
     tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
 ) -> None:
     """Nothing fits: say what would open the market, then why."""
-    job = JobRequest.from_json(request.job)
+    job = request.job
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:
         reasons.insert(0, f"Of the {usd(job.budget_cap_usd)} in all, earlier attempts spent {usd(spent_usd)}.")
@@ -236,9 +236,9 @@ async def _close(tx: Tx, request: Request, held: Claim, sentence: str, now: date
         actor=SYSTEM,
         reason=sentence,
         claim=held.token,
-        values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+        values={"outcome": sentence},
     )
-    await reopen.end_waiting_session(tx, request.id, "no_offer", sentence, now)
+    await reopen.end_waiting_session(tx, request.id, EndReason.NO_OFFER, sentence, now)
 
 
 def _answer(answer: CloudAnswer) -> dict[str, object]:
@@ -275,7 +275,6 @@ def _option(quote_id: str, place: int, option: RankedOption, now: datetime) -> O
 #: After so many failures in a row the request is closed; the pauses between them double.
 TRIES_MAX: Final = 5
 FIRST_PAUSE_S: Final = 5.0
-FAILED: Final = "request.unquoted"
 
 
 async def may_try(ctx: Context, held: Claim) -> bool:
@@ -296,8 +295,8 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
-            failures = await quote_failures(tx, held.row_id, FAILED) + 1
-            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=FAILED, reason=what)
+            failures = await quote_failures(tx, held.row_id, EventKind.REQUEST_UNQUOTED) + 1
+            record(tx, at=now, actor=SYSTEM, subject=held.row_id, kind=EventKind.REQUEST_UNQUOTED, reason=what)
             if failures < TRIES_MAX:
                 pause = timedelta(seconds=FIRST_PAUSE_S * 2 ** (failures - 1))
                 return not again or await release(tx, Request, held, due_at=now + pause)
@@ -311,7 +310,7 @@ async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
                 actor=SYSTEM,
                 reason=sentence,
                 claim=held.token,
-                values={"outcome": sentence, "due_at": None, "claim_token": None, "claim_until": None},
+                values={"outcome": sentence},
             )
             await reopen.close_family(tx, request, RequestState.CANCELLED, sentence, now, SYSTEM)
     except StaleMove:

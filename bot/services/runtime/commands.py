@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import Any
 
 from bot.rules.approvals.decision import DeciderFacts
-from bot.rules.instances.power import Order
+from bot.rules.instances.power import PowerAction
+from bot.rules.values.reply_code import ReplyCode
 from ledger.kernel.actor import Actor
 from ledger.kernel.job import JobRequest
 
@@ -17,7 +18,7 @@ class Reply:
     """The answer to one command. Every door shows `sentence`; programs read `code`; `data` names what was made."""
 
     ok: bool
-    code: str
+    code: ReplyCode
     sentence: str
     data: dict[str, Any] = field(default_factory=dict)
 
@@ -80,7 +81,7 @@ class Switch:
 
     session: str
     decider: DeciderFacts
-    order: Order
+    order: PowerAction
     #: The stop is for keeping what is on the machine: where it keeps nothing, it is refused.
     keep: bool = False
     #: What names the call that orders it; the same call again orders nothing. Empty where nobody repeats one.
@@ -120,7 +121,7 @@ class Extend:
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerHold:
+class AnswerCheckpointHold:
     """Let what is held at its end go: its data is `saved` elsewhere, or it may be lost.
 
     `seen_end_s` is until when it was held as the message said; when that was changed, nothing happens.
@@ -133,7 +134,7 @@ class AnswerHold:
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class KeepRunning:
     """Keep a session for an hour that would be ended before its approved end, as at `seen_end_s`."""
 
     session: str

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor
@@ -22,7 +23,7 @@ FORGET_EVERY_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class IdempotentCall:
     """One call: `key` is unique to it and names it in the ledger too; `answer` is set when it was answered before."""
 
     key: str
@@ -30,7 +31,7 @@ class Call:
     answer: dict[str, Any] | None = None
 
 
-async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> Call | Reply:
+async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> IdempotentCall | Reply:
     """Look a call up by the key that was sent. `what` is everything that must be the same the second time.
 
     A refusal when the key was used for another call.
@@ -41,11 +42,11 @@ async def begin(ctx: Context, actor: Actor, sent: str, what: str) -> Call | Repl
         row = await first_answer(tx, key, body_hash, ctx.clock.now())
         if row.body_hash != body_hash:
             sentence = "This Idempotency-Key (--again) was used for another call; take a new one for a new call."
-            return Reply(False, "idempotency_mismatch", sentence)
-        return Call(key, row.status, row.answer)
+            return Reply(False, ReplyCode.IDEMPOTENCY_MISMATCH, sentence)
+        return IdempotentCall(key, row.status, row.answer)
 
 
-async def finish(ctx: Context, call: Call, status: int, answer: dict[str, Any]) -> None:
+async def finish(ctx: Context, call: IdempotentCall, status: int, answer: dict[str, Any]) -> None:
     """Store what the call was answered."""
     async with ctx.db.write() as tx:
         await keep_answer(tx, call.key, status, answer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from bot.outbound.checkpoint_stores import Found
+from bot.outbound.checkpoint_stores import StoredFile
 from bot.rules.approvals.approvers import DeciderFacts
 from ledger.kernel.actor import Actor
 from ledger.models import Notification
@@ -34,7 +34,7 @@ class Reach(Protocol):
 class CheckpointStores(Protocol):
     """Looks at checkpoints that are kept outside of the machines."""
 
-    async def newest(self, scheme: str, root: str, path: str) -> Found | None:
+    async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
         """The newest file at a place, None where there is none. `StoreUnreachable` when nobody could say."""
         ...
 

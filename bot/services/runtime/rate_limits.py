@@ -38,11 +38,11 @@ class LedgerPacer:
             return await self._alone.reserve(name, pace)
         return Turn(wait.total_seconds(), taken)
 
-    async def hold(self, name: str, pause_s: float) -> None:
+    async def pause(self, name: str, pause_s: float) -> None:
         """The protocol says what it does."""
         until = self._clock.now() + timedelta(seconds=pause_s * min(self.scale, 1.0))
         try:
-            await rate_limits.hold(self._db, name, until)
+            await rate_limits.pause_until(self._db, name, until)
         except rate_limits.TurnsUnavailable as error:
             log.warning("a pause at a cloud is not shared: %s", error)
-            await self._alone.hold(name, pause_s)
+            await self._alone.pause(name, pause_s)

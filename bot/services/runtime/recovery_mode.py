@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from bot.rules.instances.recovery_mode import HOLD, held, held_until
+from bot.rules.instances.recovery_mode import HOLD, recovery_notice
+from bot.rules.instances.recovery_mode import waits_until as held_until
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.runtime.commands import Reply
 from ledger.core.events import announce
 from ledger.core.moves import StaleMove, move
@@ -18,9 +20,9 @@ from ledger.core.outbox import notification_of
 from ledger.core.writes import Tx
 from ledger.engine.db import Database
 from ledger.kernel.actor import Actor
-from ledger.kernel.states import LIVE_SESSION, NotificationKind, RequestState, SessionState, StrayState
-from ledger.models import Instance, Session, Stray
-from ledger.queries.orphans import stray_by_id, unknown_instances, waiting_strays
+from ledger.kernel.states import LIVE_SESSION, NotificationKind, OrphanState, RequestState, SessionState
+from ledger.models import Instance, Orphan, Session
+from ledger.queries.orphans import orphan_by_id, unknown_instances, waiting_orphans
 from ledger.queries.views import RequestView, SessionView
 
 __all__ = [
@@ -32,24 +34,24 @@ __all__ = [
     "of_request",
     "of_session",
     "page_again",
-    "told",
     "waits_until",
+    "with_recovery_notice",
 ]
 
 #: What a request goes on from.
 WAITS = frozenset({RequestState.QUOTING, RequestState.PENDING, RequestState.APPROVED})
 #: What an operator may condemn: what waits for a word, and what the sweep would end but for its breaker.
-CONDEMNABLE = frozenset({StrayState.SEEN, StrayState.QUARANTINED})
+CONDEMNABLE = frozenset({OrphanState.SEEN, OrphanState.QUARANTINED})
 
 
 async def is_on(tx: Tx) -> bool:
     """Whether an instance that the ledger does not know waits for an operator's word."""
-    return bool(await waiting_strays(tx))
+    return bool(await waiting_orphans(tx))
 
 
-async def told(tx: Tx, reply: Reply) -> Reply:
+async def with_recovery_notice(tx: Tx, reply: Reply) -> Reply:
     """The answer to a command that was taken, and that what it orders waits as long as recovery is on."""
-    sentence = held(await unknown_instances(tx)) if reply.ok else ""
+    sentence = recovery_notice(await unknown_instances(tx)) if reply.ok else ""
     return replace(reply, sentence=f"{reply.sentence} {sentence}") if sentence else reply
 
 
@@ -57,12 +59,12 @@ def of_request(view: RequestView) -> str:
     """What is said about a request whose end is not reached while recovery is on, else ""."""
     session = view.session
     is_open = view.request.state in WAITS and (session is None or session.state in LIVE_SESSION)
-    return held(view.unknown) if is_open else ""
+    return recovery_notice(view.unknown) if is_open else ""
 
 
 def of_session(view: SessionView) -> str:
     """The same about a session."""
-    return held(view.unknown) if view.session.state in LIVE_SESSION else ""
+    return recovery_notice(view.unknown) if view.session.state in LIVE_SESSION else ""
 
 
 async def now_on(db: Database) -> bool:
@@ -74,7 +76,7 @@ async def now_on(db: Database) -> bool:
 async def began_at(db: Database) -> datetime | None:
     """Since when one waits; None when nothing does."""
     async with db.read() as tx:
-        return min((stray.first_seen_at for stray in await waiting_strays(tx)), default=None)
+        return min((stray.first_seen_at for stray in await waiting_orphans(tx)), default=None)
 
 
 async def waits_until(tx: Tx, row: Instance, began: datetime, pause_s: float, now: datetime) -> datetime | None:
@@ -85,7 +87,7 @@ async def waits_until(tx: Tx, row: Instance, began: datetime, pause_s: float, no
     return held_until(asked_at, own_end, session.deadline, began, now, timedelta(seconds=pause_s))
 
 
-async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destination: str) -> bool:
+async def page_again(tx: Tx, stray: Orphan, pause_s: float, now: datetime, destination: str) -> bool:
     """One more page for each pause that has passed since it was first seen; each is a message of its own. True: new."""
     number = int((now - stray.first_seen_at).total_seconds() // pause_s)
     subject, kind = f"{stray.id}/{number}", NotificationKind.OPERATOR_PAGE
@@ -105,16 +107,22 @@ async def page_again(tx: Tx, stray: Stray, pause_s: float, now: datetime, destin
 async def condemn(db: Database, stray_id: str, actor: Actor, reason: str, now: datetime) -> Reply:
     """An operator's word that a stray is to end; the next look at its cloud ends it, whatever its breaker says."""
     if not reason.strip():
-        return Reply(False, "reason_needed", "Say why, for the journal: --reason 'a test of last week'.")
+        return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'a test of last week'.")
     try:
         async with db.write() as tx:
-            stray = await stray_by_id(tx, stray_id)
+            stray = await orphan_by_id(tx, stray_id)
             if stray is None:
-                return Reply(False, "unknown_id", f"There is no stray {stray_id}; gpu-shopper strays list shows them.")
+                return Reply(
+                    False, ReplyCode.UNKNOWN_ID, f"There is no stray {stray_id}; gpu-shopper strays list shows them."
+                )
             only = CONDEMNABLE
-            await move(tx, Stray, stray.id, StrayState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
+            await move(tx, Orphan, stray.id, OrphanState.CONDEMNED, at=now, actor=actor, reason=reason, only_from=only)
     except StaleMove:
         return Reply(
-            False, "stale", f"{stray_id} does not wait any more; gpu-shopper strays list shows what became of it."
+            False,
+            ReplyCode.STALE,
+            f"{stray_id} does not wait any more; gpu-shopper strays list shows what became of it.",
         )
-    return Reply(True, "condemned", f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud.")
+    return Reply(
+        True, ReplyCode.CONDEMNED, f"{stray.cloud} instance {stray.ref} is ended at the next look at its cloud."
+    )

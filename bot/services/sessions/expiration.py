@@ -15,11 +15,12 @@ from ledger.core.claims import Claim, claim, release
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.end_reason import EndReason
 from ledger.kernel.grant import GrantKind
 from ledger.kernel.states import SessionState
 from ledger.models import GrantRow, Session
 from ledger.queries.lookups import billed_since, instances_of_session
-from ledger.queries.overspend import open_drift
+from ledger.queries.overspend import open_overspend_request
 from ledger.queries.session_costs import extension_cap
 
 BATCH = 16
@@ -50,14 +51,14 @@ async def _one(ctx: Context, held: Claim, now: datetime) -> None:
         await _deadline(ctx, tx, held, now)
 
 
-async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[str, str]:
+async def why_it_ends(ctx: Context, tx: Tx, session: Session, *, ahead: bool = False) -> tuple[EndReason, str]:
     """Code and sentence: which of the approved limits is reached first. `ahead`: for a word before the end."""
     last = (await instances_of_session(tx, session.id))[-1]
     ran = (session.deadline or last.created_at) - (last.sent_at or last.created_at)
     grant = await tx.get_one(GrantRow, last.grant_id)
     hours = Decimal(session.hours)
     by_amount = grant.kind == GrantKind.CREATE and ran < timedelta(hours=float(hours)) - GRACE
-    unconfirmed = await open_drift(tx, session.request_id) is not None
+    unconfirmed = await open_overspend_request(tx, session.request_id) is not None
     spent = usd(grant.total_cap_usd + await extension_cap(tx, session.id)) if by_amount else ""
     return ended_by(hours, ctx.policy, spent=spent, unconfirmed=unconfirmed, ahead=ahead)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from bot.rules.nodes.checkins import Cut, Watched, cut, deaf
-from bot.rules.values.end_reason import NO_HEARTBEAT
+from bot.rules.nodes.checkins import EarlyEnd, Watched, early_end, listener_problem
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.access import authorization
 from bot.services.instances.termination import end_session
-from bot.services.nodes.checkins import heard_of
+from bot.services.nodes.checkins import node_status
 from bot.services.notifications import end_of_session
 from bot.services.notifications.paging import alone, page
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Reply, Spare
+from bot.services.runtime.commands import KeepRunning, Reply
 from bot.services.runtime.context import Context
 from bot.services.runtime.liveness import LISTENING
 from bot.services.sessions.expiration import SCHEDULER
@@ -24,6 +24,8 @@ from ledger.core.events import record
 from ledger.core.locks import lock_family
 from ledger.core.writes import Tx, amend
 from ledger.kernel.actor import Actor
+from ledger.kernel.end_reason import EndReason
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import short_id
 from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
@@ -35,7 +37,7 @@ GAP_S = 150.0
 SPARED = timedelta(hours=1)
 
 
-async def unattended_due(ctx: Context) -> int:
+async def idle_terminations_due(ctx: Context) -> int:
     """Announce, order or drop ends by what the agents say. Returns how many sessions were looked at."""
     now, policy = ctx.clock.now(), ctx.policy
     silent_before = now - timedelta(seconds=policy.silent_s)
@@ -45,7 +47,7 @@ async def unattended_due(ctx: Context) -> int:
         found = await suspects(tx, silent_before, now - timedelta(seconds=min(policy.idle_s.values())))
         if not found or await recovery_mode.is_on(tx):
             return 0
-        problem = deaf(*await reporting(tx, silent_before))
+        problem = listener_problem(*await reporting(tx, silent_before))
     if problem:
         await page(ctx, "nodes/deaf", problem)
     for one in found:
@@ -65,9 +67,9 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
             return
         request = await tx.get_one(Request, session.request_id)
         ready_at = session.ready_at or session.created_at
-        watched = Watched(request.job.get("workload", ""), ready_at, listening_at, session.spared_until)
-        found = cut(ctx.policy, heard_of(node), watched, now)
-        if found is not None and found.code == NO_HEARTBEAT and is_deaf:
+        watched = Watched(request.job.workload, ready_at, listening_at, session.spared_until)
+        found = early_end(ctx.policy, node_status(node), watched, now)
+        if found is not None and found.code is EndReason.NO_HEARTBEAT and is_deaf:
             found = None
         if session.cut_at is not None and (found is None or found.code != session.cut_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)
@@ -75,7 +77,7 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
             await _go_on(ctx, tx, session, found, now)
 
 
-async def _go_on(ctx: Context, tx: Tx, session: Session, found: Cut, now: datetime) -> None:
+async def _go_on(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: datetime) -> None:
     """The reason holds: say so, or do what was said."""
     if session.cut_at is None:
         cut_at = now + timedelta(seconds=found.grace_s)
@@ -83,13 +85,13 @@ async def _go_on(ctx: Context, tx: Tx, session: Session, found: Cut, now: dateti
             return  # Its approved end comes first, and is announced by itself.
         await amend(tx, Session, session.id, cut_at=cut_at, cut_code=found.code, cut_reason=found.sentence)
         said = f"{found.sentence} It is ended at {cut_at:%H:%M} UTC unless that changes."
-        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind="session.cut", reason=said)
+        record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SESSION_CUT, reason=said)
         await tx.refresh(session)
-        await end_of_session.announce_cut(ctx, tx, session, now)
+        await end_of_session.announce_early_end(ctx, tx, session, now)
     elif now >= session.cut_at:
         await end_session(ctx, tx, session.id, found.code, session.cut_reason or found.sentence, SCHEDULER, now)
     else:
-        await end_of_session.announce_cut(ctx, tx, session, now)
+        await end_of_session.announce_early_end(ctx, tx, session, now)
 
 
 async def _drop(
@@ -99,7 +101,7 @@ async def _drop(
     await end_of_session.refresh(tx, session, now)
     spared_until = spared_until or session.spared_until
     await amend(tx, Session, session.id, cut_at=None, cut_code=None, cut_reason=None, spared_until=spared_until)
-    record(tx, at=now, actor=actor, subject=session.id, kind="session.uncut", reason=why)
+    record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SESSION_UNCUT, reason=why)
     await tx.refresh(session)
 
 
@@ -109,18 +111,18 @@ _REFUSED = (
 )
 
 
-async def spare(ctx: Context, command: Spare) -> Reply:
+async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
     """Keep a session for an hour although its agent says that nobody needs it. Its approved end stands."""
 
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         if session.cut_at is None or not end_of_session.same_end(session, command.seen_end_s):
-            return Reply(False, "stale", "That end does not stand any more; nothing was changed.", data)
+            return Reply(False, ReplyCode.STALE, "That end does not stand any more; nothing was changed.", data)
         until = now + SPARED
         await _drop(tx, session, command.decider.actor, "Somebody keeps it.", now, spared_until=until)
         stands = f" Its approved end, {session.deadline:%H:%M} UTC, stands." if session.deadline else ""
         sentence = f"Session {short_id(session.id)} is kept until {until:%H:%M} UTC whatever its agent says.{stands}"
-        return Reply(True, "kept", sentence, data)
+        return Reply(True, ReplyCode.KEPT, sentence, data)
 
     reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, keep)
     if reply.ok:

@@ -15,10 +15,11 @@ from bot.services.runtime.context import Context
 from ledger.core.events import record
 from ledger.core.writes import Tx, book_all
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.event_kind import EventKind
 from ledger.kernel.ids import new_id
 from ledger.kernel.states import InstanceState
 from ledger.models import Disk, Instance, Session
-from ledger.queries.retained_disks import add_disk, change_disk, open_disks, standing_still
+from ledger.queries.retained_disks import add_disk, change_disk, open_disks, stopped_instances
 
 #: How often it is looked which there are.
 LOOK_S = 30.0
@@ -30,7 +31,7 @@ async def disks_due(ctx: Context) -> int:
     """Bring the rows up to date with the machines, book what they cost, and warn of their end. Returns what changed."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
-        still = {row.id: (row, session) for row, session in await standing_still(tx)}
+        still = {row.id: (row, session) for row, session in await stopped_instances(tx)}
         known = {disk.instance_id: disk for disk in await open_disks(tx)}
     changed = 0
     for instance_id in sorted(still.keys() | known.keys()):
@@ -74,7 +75,7 @@ async def _kept(ctx: Context, disk: Disk | None, row: Instance, session: Session
         warned_at = disk.warned_at if disk.until == until else None  # Another end is announced anew.
         disk.until = until
         if row.state is InstanceState.TERMINATING and warned_at is None and now >= _warns_at(disk):
-            await hold.tell(ctx, tx, row, hold.DISK, now)
+            await hold.notify_owner(ctx, tx, row, hold.DISK, now)
             warned_at = now
         return int(await change_disk(tx, disk.id, until=until, booked_h=booked_h, warned_at=warned_at))
 
@@ -95,7 +96,15 @@ async def _begin(tx: Tx, row: Instance, session: Session, until: datetime, now: 
     )
     if new:
         said = f"The disk of {row.name} is kept until {until:%Y-%m-%d %H:%M} UTC."
-        record(tx, at=now, actor=SYSTEM, subject=session.id, kind="disk.kept", reason=said, data={"disk_id": disk_id})
+        record(
+            tx,
+            at=now,
+            actor=SYSTEM,
+            subject=session.id,
+            kind=EventKind.DISK_KEPT,
+            reason=said,
+            data={"disk_id": disk_id},
+        )
     return int(new)
 
 
@@ -112,5 +121,5 @@ async def _over(ctx: Context, disk: Disk, now: datetime) -> int:
         await book_all(tx, disk_accruals(row, disk, ended_at, rule_of(ctx, row), final=True))
         how = "is in use again" if row.state is InstanceState.LIVE else "goes with its machine"
         said = f"The disk of {row.name} {how}."
-        record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind="disk.over", reason=said)
+        record(tx, at=now, actor=SYSTEM, subject=disk.session_id, kind=EventKind.DISK_OVER, reason=said)
     return 1

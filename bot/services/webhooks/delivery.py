@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from bot.outbound.egress import Answer, Refused, Unreachable, post
-from bot.rules.webhooks.webhooks import GONE, delivered, heard, kinds_of, pause_s, signature
+from bot.outbound.egress import AddressRefused, AddressUnreachable, EgressResponse, post
+from bot.rules.webhooks.webhooks import GONE, delivered, kinds_of, pause_s, signature, topic_of_event
 from bot.services.access import authorization
-from bot.services.access.api_keys import holding
+from bot.services.access.api_keys import combined_rights
 from bot.services.notifications.paging import alone, page_in
 from bot.services.runtime.context import Context
 from bot.services.webhooks.subscriptions import delivery_row, egress_of, open_secrets
@@ -25,8 +25,8 @@ from ledger.core.writes import Tx
 from ledger.kernel.actor import Actor
 from ledger.kernel.ids import first_id, new_id
 from ledger.kernel.states import NotificationState
-from ledger.models import Event, Instance, Request, Session, Stray, Webhook, WebhookDelivery
-from ledger.queries.webhooks import add_deliveries, forget, listening, scopes_held, seen, untold
+from ledger.models import Event, Instance, Orphan, Request, Session, Webhook, WebhookDelivery
+from ledger.queries.webhooks import add_deliveries, forget, listening, scopes_of_holders, seen, untold
 from providers.http import USER_AGENT
 
 #: How late a transaction may commit what it said had happened; so much of the journal is read again at each look.
@@ -42,7 +42,7 @@ ATTEMPTS_SHOWN = 20
 #: A message stays below 20 kB whatever somebody wrote as a reason.
 TEXT_MAX = 2_000
 
-Send = Callable[..., Awaitable[Answer]]
+Send = Callable[..., Awaitable[EgressResponse]]
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +54,11 @@ async def fan_out(ctx: Context) -> int:
         hooks = await listening(tx, now)
         actors = {hook.actor: Actor.from_ref(hook.actor) for hook in hooks}
         owners = {ref: await authorization.mine(tx, ctx.policy, actor) for ref, actor in actors.items()}
-        held = await scopes_held(tx, actors, now)
+        held = await scopes_of_holders(tx, actors, now)
     # Whoever heard of everything when it was made hears so only as long as they may see everything.
-    all_of_it = {ref for ref, actor in actors.items() if authorization.sees_all(ctx.policy, holding(actor, held[ref]))}
+    all_of_it = {
+        ref for ref, actor in actors.items() if authorization.sees_all(ctx.policy, combined_rights(actor, held[ref]))
+    }
     whose = [None if hook.everything and hook.actor in all_of_it else owners[hook.actor] for hook in hooks]
     looks = [(hook, _fan_out(ctx, hook, names, now)) for hook, names in zip(hooks, whose, strict=True)]
     return sum([await alone(ctx, hook.id, "the look at the journal", look, 0) for hook, look in looks])
@@ -70,7 +72,7 @@ async def _fan_out(ctx: Context, hook: Webhook, whose: Any, now: datetime) -> in
             found = await untold(tx, hook, since, kinds_of(hook.topics), whose, SCANNED)
         rows = []
         for event in found:
-            what = heard(event.kind, event.before, event.after)
+            what = topic_of_event(event.kind, event.before, event.after)
             if what is not None and what[0] in hook.topics:
                 rows.append(delivery_row(hook, new_id("dlv", now), event.id, what[1], now))
         over = len(found) < SCANNED
@@ -129,7 +131,7 @@ async def _attempt(ctx: Context, held: Claim, send: Send) -> None:
         return
     try:
         answer = await send(hook.url, body, _headers(ctx, hook, row, body, now), egress_of(ctx.policy))
-    except (Refused, Unreachable) as error:
+    except (AddressRefused, AddressUnreachable) as error:
         await _failed(ctx, held, row, hook, str(error), _ms(ctx, began))
         return
     if delivered(answer.status):
@@ -160,7 +162,7 @@ async def _failed(
     hook: Webhook,
     what: str,
     took_ms: int,
-    answer: Answer | None = None,
+    answer: EgressResponse | None = None,
 ) -> None:
     tries = row.tries + 1
     gone = answer is not None and answer.status == GONE
@@ -231,7 +233,7 @@ async def _rendered(tx: Tx, row: WebhookDelivery) -> bytes:
 async def _subject(tx: Tx, subject: str) -> dict[str, Any]:
     """What an event is about, as it stands now: the request, session, instance or stray, and whose it is."""
     instance = await tx.get(Instance, subject)
-    stray = await tx.get(Stray, subject)
+    stray = await tx.get(Orphan, subject)
     if stray is not None and stray.instance_id is not None:
         instance = await tx.get(Instance, stray.instance_id)
     session = await tx.get(Session, instance.session_id if instance else subject)

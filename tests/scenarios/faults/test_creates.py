@@ -10,7 +10,7 @@ import pytest
 from bot.services.instances import launch, reconcile, unknown_outcome
 from bot.services.instances.unknown_outcome import quarantine
 from ledger.kernel.job import GpuConstraint
-from ledger.kernel.states import GrantState, InstanceState, RequestState, SessionState, StrayState
+from ledger.kernel.states import GrantState, InstanceState, OrphanState, RequestState, SessionState
 from ledger.queries.views import RequestView
 from providers.sandbox.vast.sandbox import VastSandbox
 from tests.support.matrix import every_cloud, on_clouds
@@ -73,10 +73,10 @@ async def test_a_create_that_lands_after_the_quarantine_is_destroyed_and_booked_
     await w.run(80, 10)
     assert [instance.alive for instance in w.instances()] == [True]
     (stray,) = (await w.books()).strays
-    assert stray.state in (StrayState.SEEN, StrayState.CONDEMNED)
+    assert stray.state in (OrphanState.SEEN, OrphanState.CONDEMNED)
     await w.run(120, 10)
     books = await w.books()
-    assert [stray.state for stray in books.strays] == [StrayState.GONE]
+    assert [stray.state for stray in books.strays] == [OrphanState.GONE]
     assert w.alive() == []
     losses = sum((entry.amount_usd for entry in books.entries if entry.kind == "loss"), Decimal(0))
     assert abs(losses - w.bill()) <= Decimal("0.01")
@@ -101,7 +101,7 @@ async def test_a_second_instance_of_one_create_is_destroyed_and_the_first_is_kep
     await w.run(150, 15)
     assert {i.ref for i in w.instances() if i.alive} == {kept.ref}
     (stray,) = (await w.books()).strays
-    assert (stray.ref, stray.state) == (str(twin.ref), StrayState.GONE)
+    assert (stray.ref, stray.state) == (str(twin.ref), OrphanState.GONE)
     assert "second instance" in stray.reason
 
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import pytest
 
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances import launch
 from ledger.kernel.states import InstanceState, SessionState
 from tests.support.matrix import on_clouds
@@ -46,7 +47,7 @@ async def test_the_whole_walk_with_three_replicas_has_one_of_everything(w: World
         await together(three, 0, 1)
         for request_id in ids:
             clicks = [one.decide(request_id, who) for one, who in zip(three, (BOB, CAROL, BOB), strict=True)]
-            assert sorted(reply.code for reply in await asyncio.gather(*clicks)).count("approved") == 1
+            assert sorted(reply.code for reply in await asyncio.gather(*clicks)).count(ReplyCode.APPROVED) == 1
         w.arm("create_lost_reply", times=1)
         await together(three, 120, 30)
         for request_id in ids:

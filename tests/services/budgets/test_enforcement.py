@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bot.rules.budgets.budget import Period
+from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
 from bot.services.billing import costs
 from bot.services.budgets import enforcement
@@ -21,7 +22,7 @@ from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.money import cents
 from ledger.kernel.states import GrantState, RequestState
 from ledger.models import Token
-from ledger.queries.access import hold_consumer
+from ledger.queries.access import lock_consumer
 from tests.support import rows
 from tests.support.world import ALICE, BOB, CAROL, DAVE, World, facts
 
@@ -53,7 +54,7 @@ async def test_7837_two_hundred_approvals_at_once_against_a_budget_for_ten_are_t
             )
     replies = await asyncio.gather(*(decisions.decide(w.ctx, Decide(token, facts(rows.BEN))) for token in tokens))
     codes = [reply.code for reply in replies]
-    assert (codes.count("approved"), codes.count("over_budget")) == (10, 190)
+    assert (codes.count(ReplyCode.APPROVED), codes.count(ReplyCode.OVER_BUDGET)) == (10, 190)
     books = await w.books()
     reserved = sum((e.amount_usd for e in books.entries if e.kind == "reserve"), Decimal(0))
     assert (len(books.grants), reserved, len(books.approvals)) == (10, Decimal(16), 10)
@@ -159,7 +160,7 @@ async def test_without_owners_the_administrators_are_told_or_else_the_operators(
 async def test_teams_labels_and_programs_have_budgets(w: World) -> None:
     program = Actor(ActorKind.CONSUMER, "atlas")
     async with w.ctx.db.write() as tx:
-        await hold_consumer(tx, program.ref, DAVE.ref, "operator:ada", w.clock.now())
+        await lock_consumer(tx, program.ref, DAVE.ref, "operator:ada", w.clock.now())
     little = {"total": Decimal("0.01")}
     plenty = {"total": Decimal(1000)}
     w.tune(teams={"research": (ALICE.id, CAROL.id)})

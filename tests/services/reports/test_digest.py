@@ -15,6 +15,7 @@ from bot.services.reports import digest
 from bot.services.reports.digest_types import DigestDocument
 from ledger.core.writes import book
 from ledger.kernel.actor import Actor, ActorKind
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.states import InstanceState, NotificationKind, SessionState
 from ledger.models import Notification
 from tests.support import rows
@@ -40,7 +41,7 @@ async def used(w: World, owner: Actor, cloud: str, usd: str, at: timedelta, **se
         there = InstanceState.GONE if mine.ended_at else InstanceState.LIVE
         instance = await rows.instance(tx, there, of=mine, cloud=cloud, price_usd_h=Decimal(2))
         await book(
-            tx, key=mine.id, kind="accrue", debit=f"session:{mine.id}", credit=f"payable:{cloud}:acct-1",
+            tx, key=mine.id, kind=EntryKind.ACCRUE, debit=f"session:{mine.id}", credit=f"payable:{cloud}:acct-1",
             amount_usd=Decimal(usd), at=START + at, session_id=mine.id, instance_id=instance.id, component="gpu",
         )  # fmt: skip
         return mine.id

@@ -94,7 +94,9 @@ async def test_an_extension_is_approved_shorter_and_cheaper_and_adds_what_was_ap
     async with w.ctx.db.read() as tx:
         (one,) = await running_sessions(tx, await running_ids(tx))
     first = one.terms.expected_usd
-    assert overspend.course_of(one, w.clock.now()).approved_usd == first + (expected / 16).quantize(Decimal("0.000001"))
+    assert overspend.spend_forecast_of(one, w.clock.now()).approved_usd == first + (expected / 16).quantize(
+        Decimal("0.000001")
+    )
     told = [str(n.body["text"]) for n in books.notifications if n.subject == f"{request_id}/extended"]
     assert [text.partition(": ")[0] for text in told] == ["30 minutes more (30 minutes instead of 8 hours)"]
     # A limit below what the hours cost ends it when that is used up.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from bot.rules.values.end_reason import EARLY, LOST
 from bot.services.audit.invariants.world import Violation
 from ledger.kernel.actor import SYSTEM
-from ledger.kernel.states import InstanceState, NotificationKind, SessionState, StrayState
+from ledger.kernel.end_reason import EARLY, EndReason
+from ledger.kernel.event_kind import EventKind
+from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, SessionState
 from ledger.models import Event, Instance
 from ledger.queries.audit import Books
 
@@ -37,7 +38,7 @@ def _interruptions(books: Books) -> list[Violation]:
     for row in books.instances:
         ordered_at = moments.get(row.id) if row.outcome_code != end_codes.get(row.session_id) else None
         said_at = at.get((f"{row.session_id}/{row.id}", channels.get(row.request_id, "")))
-        lost = row.outcome_code == LOST and said_at is None
+        lost = row.outcome_code == EndReason.LOST and said_at is None
         if lost or (ordered_at is not None and (said_at is None or said_at > ordered_at)):
             found.append(Violation("nothing ends unannounced", row.id, f"{row.outcome_code}: its people were not told"))
     return found
@@ -54,25 +55,29 @@ def _cuts(books: Books) -> list[Violation]:
     return [
         Violation("nothing ends unannounced", event.subject, f"{codes[event.subject]}: its owner was not told before")
         for event in books.events
-        if event.kind == "session.moved" and event.after == SessionState.TERMINATING
+        if event.kind == EventKind.SESSION_MOVED and event.after == SessionState.TERMINATING
         if event.actor == SCHEDULER and codes.get(event.subject) in EARLY
         if event.subject not in said or said[event.subject] >= event.at
     ]
 
 
 def _ordered_here(event: Event) -> bool:
-    return event.kind == "instance.moved" and event.after == InstanceState.TERMINATING and event.actor == SYSTEM.ref
+    return (
+        event.kind == EventKind.INSTANCE_MOVED
+        and event.after == InstanceState.TERMINATING
+        and event.actor == SYSTEM.ref
+    )
 
 
 def _returned(books: Books) -> list[Violation]:
     """What was lost without anybody's order and is listed again is nobody's to end while its approved time runs."""
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
-    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != LOST}
+    over = {session.id for session in books.sessions if session.state in OVER and session.end_code != EndReason.LOST}
     condemned = {
         event.subject: event.at
         for event in books.events
-        if event.after == StrayState.CONDEMNED and event.actor == SYSTEM.ref
+        if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
     found = []
     for stray in books.strays:

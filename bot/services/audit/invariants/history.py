@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from bot.services.audit.invariants.world import Violation
+from ledger.core.moves import MOVED
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import (
     LEGAL,
     GrantState,
     InstanceState,
     NotificationKind,
+    OrphanState,
     RequestState,
     SessionState,
     State,
-    StrayState,
     announced,
 )
 from ledger.models import Event
@@ -37,7 +38,7 @@ _MACHINES = (
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
     _Machine("sessions", SessionState, frozenset({SessionState.QUEUED})),
     _Machine("instances", InstanceState, frozenset({InstanceState.READY})),
-    _Machine("strays", StrayState, frozenset(StrayState)),
+    _Machine("strays", OrphanState, frozenset(OrphanState)),
 )
 
 
@@ -105,7 +106,7 @@ def _announced(books: Books) -> list[Violation]:
 
 def _state(event: Event) -> State | None:
     for machine in _MACHINES:
-        if event.kind == f"{machine.table.rstrip('s')}.moved":
+        if event.kind == MOVED[machine.states]:
             state: State = machine.states(event.after)
             return state
     return None

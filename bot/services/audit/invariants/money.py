@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from decimal import Decimal
 
 from bot.services.audit.invariants.world import Truth, Violation
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.money import CENT
 from ledger.kernel.states import GrantState, InstanceState, is_terminal
 from ledger.models import LedgerEntry, Session
@@ -14,7 +15,7 @@ from ledger.queries.audit import Books
 #: The ledger and the bill may differ by this share, and always by the rounding of a few started seconds.
 BILL_SHARE = Decimal("0.01")
 BILL_FLOOR_USD = CENT
-SPENT = ("accrue", "true_up", "loss")
+SPENT = (EntryKind.ACCRUE, EntryKind.TRUE_UP, EntryKind.LOSS)
 
 
 def check(books: Books) -> list[Violation]:
@@ -57,7 +58,7 @@ def _budgets(books: Books) -> list[Violation]:
     spent: defaultdict[str, Decimal] = defaultdict(Decimal)
     for entry in books.entries:
         # What a cloud charged beyond its own price is no spend that somebody let pass.
-        if entry.kind in SPENT and entry.kind != "true_up" and entry.session_id:
+        if entry.kind in SPENT and entry.kind != EntryKind.TRUE_UP and entry.session_id:
             spent[entry.session_id] += _signed(entry)
     found = []
     for session in books.sessions:

@@ -11,9 +11,9 @@ from ledger.kernel.states import (
     InboxState,
     InstanceState,
     NotificationState,
+    OrphanState,
     RequestState,
     SessionState,
-    StrayState,
 )
 from ledger.queries.audit import Books
 
@@ -27,8 +27,8 @@ BUSY = frozenset(
         InstanceState.SENDING,
         InstanceState.UNKNOWN,
         InstanceState.TERMINATING,
-        StrayState.SEEN,
-        StrayState.CONDEMNED,
+        OrphanState.SEEN,
+        OrphanState.CONDEMNED,
     }
 )
 #: A session may outlive its deadline by the time that its end takes to be proved.
@@ -74,7 +74,7 @@ def check(books: Books, now: datetime) -> list[Violation]:
 
 def no_orphans(books: Books, truth: Truth) -> list[Violation]:
     """Whatever carries one of our labels and is alive belongs to a row that somebody uses, or waits in quarantine."""
-    waiting = {(s.cloud, s.ref) for s in books.strays if s.state is StrayState.QUARANTINED}
+    waiting = {(s.cloud, s.ref) for s in books.strays if s.state is OrphanState.QUARANTINED}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])

@@ -8,8 +8,8 @@ from decimal import Decimal
 from bot.rules.approvals.break_glass import BREAK_GLASS
 from bot.rules.pricing.spend_limits import SetLimit, limit_in_force
 from bot.services.audit.invariants.world import KEPT, Violation
+from ledger.kernel.entry_kind import EntryKind
 from ledger.kernel.grant import GrantKind
-from ledger.kernel.job import JobRequest
 from ledger.kernel.states import OPEN_INSTANCE, GrantState
 from ledger.models import Approval, GrantRow, LedgerEntry
 from ledger.queries.audit import Books
@@ -28,7 +28,7 @@ def _limits(books: Books) -> list[Violation]:
         request, approval = requests.get(grant.request_id), approvals.get(grant.approval_id)
         if request is None or approval is None:
             continue
-        job = JobRequest.from_json(request.job)
+        job = request.job
         spent = sum((one.amount_usd for one in books.entries if _before(one, grant)), Decimal(0))
         held = limit_in_force(
             SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
@@ -57,7 +57,7 @@ def _before(entry: LedgerEntry, grant: GrantRow) -> bool:
     """Whether an accrual stood when the grant was made. An extension comes on top of what was spent until then."""
     return (
         grant.kind != GrantKind.EXTEND
-        and entry.kind == "accrue"
+        and entry.kind == EntryKind.ACCRUE
         and entry.session_id == grant.session_id
         and entry.at <= grant.created_at
     )

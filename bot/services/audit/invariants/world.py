@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ledger.kernel.states import InstanceState, StrayState
+from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import Instance
 from ledger.queries.audit import Books, values_of
 
@@ -65,7 +65,7 @@ def _sends(books: Books, truth: Truth) -> list[Violation]:
 
 def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
     """A closed row has nothing alive, except what is being ended as a stray."""
-    strays = {(s.cloud, s.ref) for s in books.strays if s.state is not StrayState.GONE}
+    strays = {(s.cloud, s.ref) for s in books.strays if s.state is not OrphanState.GONE}
     found = []
     for item in truth["instances"]:
         row = row_of(books, item["name"])
@@ -78,7 +78,7 @@ def _closed_means_gone(books: Books, truth: Truth) -> list[Violation]:
         alive = any(i["ref"] == stray.ref and i["cloud"] == stray.cloud and i["alive"] for i in truth["instances"])
         adopted = any(row.id == stray.instance_id and row.live_at and row.ref == stray.ref for row in books.instances)
         followed = (stray.cloud, stray.ref) in strays  # Under another key of the same account.
-        if stray.state is StrayState.GONE and alive and not adopted and not followed:
+        if stray.state is OrphanState.GONE and alive and not adopted and not followed:
             found.append(
                 Violation("closed means gone", stray.id, f"the stray {stray.ref} is alive but recorded as gone")
             )
@@ -91,7 +91,7 @@ def _not_killed(books: Books) -> list[Violation]:
     found = [
         Violation("healthy instances are not killed", kept[stray.cloud, stray.ref], "it is being ended as a stray")
         for stray in books.strays
-        if stray.state is StrayState.CONDEMNED and (stray.cloud, stray.ref) in kept
+        if stray.state is OrphanState.CONDEMNED and (stray.cloud, stray.ref) in kept
     ]
     return found + [
         Violation("healthy instances are not killed", row.id, "its end was ordered without a reason")
