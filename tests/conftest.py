@@ -27,6 +27,7 @@ from tests.support.databases import (
 )
 from tests.support.matrix import DATABASES, databases_of, everything, leave_out, sample_clouds
 from tests.support.tables import print_tables
+from tests.support.wire import Wire
 
 network.install()
 # How long an example takes is the machine's doing; a test that hangs is ended by its timeout.
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """No test may make the program say a credential; a test that has no small version is left out without `--soak`."""
     canaries.watch(config)
+    Wire.replaced_by_sockets = everything(config)
     settings.load_profile("full" if everything(config) else "quick")
     config.addinivalue_line("markers", "soak: runs with --soak only")
 
