@@ -92,7 +92,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishSession:
     """End a session whose work is done. `succeeded` is what its owner says about the outcome.
 
     `preserve` stops it instead, so that its disk is retained until the approved end.

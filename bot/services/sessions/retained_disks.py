@@ -113,7 +113,7 @@ async def _close(ctx: Context, disk: Disk, now: datetime) -> int:
     async with ctx.db.write() as tx:
         row = await tx.get_one(Instance, disk.instance_id)
         if row.state is InstanceState.TERMINATING and row.terminate_acked_at is None:
-            # The cloud has not accepted the termination: the checkpoint check may retain the disk, and it costs until then.
+            # The termination is not accepted yet: the checkpoint check may retain the disk, which costs until then.
             return 0
         closed_at = row.live_at if row.state is InstanceState.LIVE else row.terminate_acked_at or row.ended_at
         ended_at = max(min(closed_at or now, now), disk.since)
