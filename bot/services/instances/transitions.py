@@ -202,7 +202,7 @@ async def gone(
 
 
 async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
-    """When no instance of a session is open any more: end the session, replace what failed, or reopen the request."""
+    """Settle a session without open instances: end it, replace what failed, or reopen the request."""
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if await open_instances_of_session(tx, session_id):
         return

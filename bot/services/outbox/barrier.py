@@ -20,7 +20,7 @@ from ledger.queries.terminations import Said, unheard
 
 #: A termination waits this long at most for the first delivery attempt, counted from the last notification about it.
 HEARD_WITHIN = timedelta(seconds=10)
-#: The checkpoint steps that order a termination which was not announced before.
+#: Checkpoint steps whose outcome people were not notified of before: the wait counts from them.
 _LATE_STEPS = frozenset({CheckpointStep.RELEASED, CheckpointStep.DESTROYED})
 
 

@@ -138,7 +138,7 @@ class AnswerCheckpointHold:
 
 @dataclass(frozen=True, slots=True)
 class KeepRunning:
-    """Keep a session for one more hour that would end early, at `seen_end_s`, as idle or unresponsive."""
+    """Keep a session running for an hour that would end early, at `seen_end_s`."""
 
     session: str
     decider: DeciderFacts

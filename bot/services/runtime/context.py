@@ -1,4 +1,4 @@
-"""Hold what every service works with.
+"""Define the context that every service works with: the ledger, the clouds, the policy and the clock.
 
 The composition root builds it once and passes it in; there are no globals.
 """

@@ -1,9 +1,9 @@
 """Pause launches and automatic terminations while an orphan waits for an operator.
 
 An orphan that the ledger does not know means that the ledger has lost something, so it is not trusted alone. A ledger
-restored from a copy may know neither what runs nor what was extended since. So nothing is bought, and no reconcile pass
-terminates anything. People's commands and approved ends still work (`rules.instances`). The operators are paged until
-one of them condemns the orphan, or until it is gone.
+restored from a copy may know neither what runs nor what was extended since. So nothing is bought, and only
+people's commands and approved ends terminate anything (`rules.instances`). The operators are paged until one of them
+condemns the orphan, or until it is gone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def began_at(db: Database) -> datetime | None:
 
 
 async def waits_until(tx: Tx, row: Instance, began: datetime, pause_s: float, now: datetime) -> datetime | None:
-    """Return when to look again at an end that waits for the recovery that began then; None when it need not wait."""
+    """Return when to check an end again that recovery mode delays; None when it need not wait."""
     session = await tx.get_one(Session, row.session_id)
     own_end = session.end_code if session.state is SessionState.TERMINATING else None
     asked_at = row.terminate_asked_at or row.created_at
