@@ -1,4 +1,4 @@
-"""What alembic runs: on the connection that the application hands over, or on one of its own for the command line.
+"""Run alembic on the connection that the application hands over, or on one of its own for the command line.
 
 `alembic -x url=sqlite+aiosqlite:///file.db upgrade head`, or with GPU_SHOPPER_DATABASE_URL in the environment.
 """
@@ -24,11 +24,11 @@ LOCK = 0x6770752D73686F70
 
 
 class NoDatabaseUrl(CommandError):
-    """The command line did not say which database is meant."""
+    """Say that the command line did not name a database."""
 
 
 class Refused(CommandError):
-    """What alembic's command line prints instead of a `SchemaError`."""
+    """Carry a `SchemaError` to alembic's command line, which prints its message."""
 
 
 def differs(told: Any, _column: Any, _there: Any, inspected: Any, wanted: Any) -> bool | None:

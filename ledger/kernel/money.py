@@ -25,14 +25,14 @@ MOST_USD_H: Final = Decimal(1_000_000)
 
 
 def to_micro(amount_usd: Decimal) -> int:
-    """Dollars to integer micro-dollars, half up. Raises ValueError for NaN and infinities."""
+    """Convert dollars to integer micro-dollars, half up. Raises ValueError for NaN and infinities."""
     if not amount_usd.is_finite():
         raise ValueError("an amount of money must be finite")
     return int((amount_usd * MICRO).to_integral_value(rounding=ROUND_HALF_UP))
 
 
 def from_micro(amount_micro: int) -> Decimal:
-    """Integer micro-dollars to dollars, exactly."""
+    """Convert integer micro-dollars to dollars, exactly."""
     return Decimal(amount_micro) / MICRO
 
 
