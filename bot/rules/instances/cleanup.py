@@ -39,10 +39,9 @@ class Owner:
 
 
 def fate(kind: LabelKind, cloud: str, owner: Owner | None, now: datetime) -> Fate:
-    """Decide the fate of a leftover of `cloud` whose name was read as `kind`; `owner` is None when no row has its
-    label.
+    """Decide the fate of a leftover of `cloud` whose name was read as `kind`.
 
-    Raises nothing. Only REMOVE deletes anything.
+    `owner` is None when no row has its label. Raises nothing. Only REMOVE deletes anything.
     """
     if kind is LabelKind.FORGED:
         return Fate.FORGED

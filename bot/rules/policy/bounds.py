@@ -19,7 +19,7 @@ _PERSON: Final = r"[UW][A-Z0-9]{1,20}|(?:slack|consumer|operator):\S{1,80}"
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Hold the least and the greatest value of a setting, of each item where it is a list or a table, and an example."""
+    """Hold the least and the greatest value of a setting, or of each item of a list or a table, and an example."""
 
     least: float
     most: float

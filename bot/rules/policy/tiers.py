@@ -42,7 +42,7 @@ class ApprovalTier:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Hold what a tier looks at: the worst case in dollars, hours in all, GPUs of the options, the requester's teams."""
+    """Hold what a tier looks at: the worst case in dollars, hours in all, GPUs of the options, requester's teams."""
 
     worst_usd: Decimal
     hours: Decimal

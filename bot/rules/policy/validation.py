@@ -14,7 +14,7 @@ from bot.rules.webhooks import webhooks
 
 
 def validated(policy: Policy) -> Policy:
-    """Return this policy, or raise ValueError with a sentence that names the setting and what a right value looks like."""
+    """Return this policy, or raise ValueError with a sentence that names the setting and a right value."""
     for sentence in _problems(policy):
         raise ValueError(f"The policy is not usable: {sentence}.")
     return policy
