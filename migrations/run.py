@@ -1,4 +1,4 @@
-"""Take the schema steps for the application: no command line and no ini file, so that an installed wheel can do it too.
+"""Take the schema steps for the application, without a command line or an ini file, as an installed wheel must.
 
 Most starts find the newest schema: alembic, which loads slowly, is imported only when there is a step to take.
 """

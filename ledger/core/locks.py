@@ -31,7 +31,7 @@ def _lock_of(of: Any) -> Any:
 _AUTO_APPROVAL = 7_301
 _BUDGETS = 7_302
 _HASH_CHAIN = 7_303
-#: The first of two keys; the second stands for a person.
+#: The first of two keys; the second is a hash of a person.
 _REQUESTER = 7_304
 _ROLLUP = 7_305
 

@@ -7,7 +7,7 @@ Every amount in the project is rounded here, so that each direction is chosen on
 - `amount`, `cents`, `dollars`: half up, as people round;
 - `amount_even`, `cents_even`: half to the even digit, so that many roundings cancel out.
 
-`half_up` and `down` do the same for numbers that stand beside money, such as hours and percentages.
+`half_up` and `down` do the same for numbers beside money, such as hours and percentages.
 """
 
 from __future__ import annotations

@@ -123,8 +123,8 @@ LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
 
 
-#: A claim continues through a move into one of these: the create is called under it, and the scheduler looks at a
-#: session whatever it does. Every other move ends the claim.
+#: A claim continues through a move into one of these: the create is called under it, and the scheduler watches a
+#: session through all of these states. Every other move ends the claim.
 CLAIM_GOES_ON: dict[type[State], frozenset[State]] = {
     SessionState: frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED}),
     InstanceState: frozenset({_I.SENDING}),

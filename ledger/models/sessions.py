@@ -167,7 +167,7 @@ class Disk(Base):
 
 
 class Orphan(Base):
-    """Store an orphan: an instance of ours at a cloud without a row of its own, a duplicate or one that landed late."""
+    """Store an orphan: an instance of ours without a row of its own, a duplicate or one that landed late."""
 
     __tablename__ = "strays"
 

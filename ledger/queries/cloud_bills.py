@@ -17,7 +17,7 @@ from ledger.engine.db import insert_for, may_lock
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import BillLine, Instance, LedgerEntry, Orphan, Session
-from ledger.queries.rollup import STRAY_ID, TOTAL
+from ledger.queries.rollup import ORPHAN_ID, TOTAL
 
 _CHUNK = 500
 
@@ -191,7 +191,7 @@ async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, Bill
     """
     query = (
         select(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component, TOTAL)
-        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == STRAY_ID))
+        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))
         .where(Orphan.ref.in_(refs))
         .group_by(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component)
     )

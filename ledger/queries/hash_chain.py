@@ -44,7 +44,7 @@ async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, EventH
     )
     top = last.group_by(EventHash.subject).subquery()
     rows = select(EventHash).join(top, (EventHash.subject == top.c.subject) & (EventHash.number == top.c.number))
-    return {seal.subject: seal for seal in await tx.scalars(rows)}
+    return {link.subject: link for link in await tx.scalars(rows)}
 
 
 async def hashed_events(tx: AsyncSession, subjects: Collection[str]) -> list[tuple[Event, EventHash | None]]:
@@ -55,7 +55,7 @@ async def hashed_events(tx: AsyncSession, subjects: Collection[str]) -> list[tup
         .where(Event.subject.in_(list(subjects)))
     )
     rows = await tx.execute(query.order_by(Event.at, Event.id))
-    return [(event, seal) for event, seal in rows.all()]
+    return [(event, link) for event, link in rows.all()]
 
 
 async def family(tx: AsyncSession, request_id: str) -> list[str]:

@@ -16,7 +16,7 @@ from ledger.models import Instance, Mark, Node, Session
 
 #: Check-ins are taken from an agent whose instance is in one of these: none comes from an instance that is gone.
 _I = InstanceState
-HEARD = frozenset({_I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
+REPORTING = frozenset({_I.SENDING, _I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
 
 _NODES: Any = Node.__table__
 _WRITE = update(_NODES).where(_NODES.c.instance_id == bindparam("of_instance"))
@@ -41,7 +41,7 @@ async def node_contexts(tx: AsyncSession, instance_ids: Collection[str]) -> dict
         select(Node, Instance.wanted, Session.state, Session.deadline, Session.cut_at, Instance.ssh_host)
         .join(Instance, Instance.id == Node.instance_id)
         .join(Session, Session.id == Node.session_id)
-        .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(HEARD))
+        .where(Node.instance_id.in_(list(instance_ids)), Instance.state.in_(REPORTING))
         .order_by(Node.instance_id)
     )
     if may_lock(tx):

@@ -48,7 +48,7 @@ AMOUNT: ColumnElement[Decimal] = type_coerce(
 TOTAL: ColumnElement[Decimal] = type_coerce(func.sum(AMOUNT), MicroUsd)
 
 #: The columns of an entry that its hash covers.
-SEALED: Sequence[Any] = (
+HASHED_COLUMNS: Sequence[Any] = (
     LedgerEntry.id,
     LedgerEntry.key,
     LedgerEntry.kind,
@@ -63,7 +63,7 @@ SEALED: Sequence[Any] = (
 )
 
 #: The orphan that a loss belongs to: where money of a loss is given back, the account is on the other side.
-STRAY_ID = func.substr(
+ORPHAN_ID = func.substr(
     case((LedgerEntry.debit.startswith("loss:"), LedgerEntry.debit), else_=LedgerEntry.credit), len("loss:") + 1
 )
 
@@ -79,7 +79,7 @@ FACETS: Mapping[str, ColumnElement[str]] = {
 _OF_FACET: Mapping[str, Any] = {name: getattr(Facet, name) for name in FACETS}
 
 Key = tuple[str, ...]
-Seal = Callable[[str, Mapping[str, Any]], str]
+MakeHash = Callable[[str, Mapping[str, Any]], str]
 
 
 def raw(*columns: Any) -> Select[Any]:
@@ -89,7 +89,7 @@ def raw(*columns: Any) -> Select[Any]:
         .select_from(LedgerEntry)
         .outerjoin(Session, Session.id == LedgerEntry.session_id)
         .outerjoin(Instance, Instance.id == LedgerEntry.instance_id)
-        .outerjoin(Orphan, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == STRAY_ID))
+        .outerjoin(Orphan, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))
         .outerjoin(ExternalCost, ExternalCost.entry_id == LedgerEntry.id)
     )
 
@@ -230,25 +230,25 @@ async def days_and_hours(
     return dict(found[RollupTier.DAY]), dict(found[RollupTier.HOUR])
 
 
-async def fold(tx: AsyncSession, limit: int, seal: Seal) -> int:
+async def fold(tx: AsyncSession, limit: int, make_hash: MakeHash) -> int:
     """Move at most `limit` waiting entries into the rollup and the hash chain; return how many.
 
-    No other process folds until the transaction ends. `seal` makes an entry's hash from the one before it and the
+    No other process folds until the transaction ends. `make_hash` makes an entry's hash from the one before it and the
     entry's columns.
     """
     await lock_rollup(tx)
     first = select(Unrolled.entry_id).order_by(Unrolled.entry_id).limit(limit)
-    waiting = raw(*SEALED, AMOUNT, *FACETS.values()).where(LedgerEntry.id.in_(first)).order_by(LedgerEntry.id)
+    waiting = raw(*HASHED_COLUMNS, AMOUNT, *FACETS.values()).where(LedgerEntry.id.in_(first)).order_by(LedgerEntry.id)
     found: Any = (await tx.execute(waiting)).all()
     if not found:
         return 0
     added: defaultdict[tuple[Key, RollupTier, datetime], Decimal] = defaultdict(Decimal)
     last = (await tx.execute(select(EntryHash).order_by(EntryHash.number.desc()).limit(1))).scalar_one_or_none()
     number, before = (last.number, last.hash) if last else (0, "")
-    links, names, width = [], [column.key for column in SEALED], len(SEALED)
+    links, names, width = [], [column.key for column in HASHED_COLUMNS], len(HASHED_COLUMNS)
     for row in found:
         entry = dict(zip(names, row[:width], strict=True))
-        number, before = number + 1, seal(before, entry)
+        number, before = number + 1, make_hash(before, entry)
         links.append({"number": number, "entry_id": entry["id"], "hash": before})
         if entry["kind"] in SPENT:
             facet = tuple(row[width + 1 :])
@@ -289,7 +289,7 @@ def _table(model: type[Base]) -> Any:
 __all__ = [
     "AMOUNT",
     "FACETS",
-    "SEALED",
+    "HASHED_COLUMNS",
     "TOTAL",
     "add",
     "daily",

@@ -18,7 +18,7 @@ from ledger.kernel.entry_kind import SPENT, USED, EntryKind
 from ledger.kernel.states import OPEN_INSTANCE, RollupTier
 from ledger.models import EntryHash, ExternalCost, Instance, LedgerEntry, Orphan, Rollup, Session, Unrolled
 from ledger.queries.access import Whose
-from ledger.queries.rollup import AMOUNT, SEALED, STRAY_ID, TOTAL
+from ledger.queries.rollup import AMOUNT, HASHED_COLUMNS, ORPHAN_ID, TOTAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ async def own_entries(tx: AsyncSession, since: datetime | None) -> list[OwnEntry
 
 async def _of_orphans(tx: AsyncSession, since: datetime | None) -> list[OwnEntry]:
     """List the costs of orphans, which belong to no session: each entry as it is booked."""
-    query = select(LedgerEntry, AMOUNT, Orphan.cloud).join(Orphan, Orphan.id == STRAY_ID)
+    query = select(LedgerEntry, AMOUNT, Orphan.cloud).join(Orphan, Orphan.id == ORPHAN_ID)
     query = query.where(LedgerEntry.kind == EntryKind.LOSS).order_by(LedgerEntry.at, LedgerEntry.id)
     if since is not None:
         query = query.where(LedgerEntry.at >= since)
@@ -150,11 +150,11 @@ async def live_instances(tx: AsyncSession, whose: Whose | None) -> list[tuple[In
 
 async def chain(tx: AsyncSession, batch: int = 5_000) -> AsyncIterator[tuple[int, str, Mapping[str, Any]]]:
     """Yield every hash in order with its number and the columns of its entry."""
-    last, names = 0, [column.key for column in SEALED]
+    last, names = 0, [column.key for column in HASHED_COLUMNS]
     while True:
         rows: Any = (
             await tx.execute(
-                select(EntryHash.number, EntryHash.hash, *SEALED)
+                select(EntryHash.number, EntryHash.hash, *HASHED_COLUMNS)
                 .join(LedgerEntry, LedgerEntry.id == EntryHash.entry_id)
                 .where(EntryHash.number > last)
                 .order_by(EntryHash.number)

@@ -101,7 +101,7 @@ def _listed(policy: Policy, decider: DeciderFacts, of: tuple[str, ...], *, every
 
 
 def never(policy: Policy, actor: Actor) -> bool:
-    """Whether the policy says that this person never decides, under whichever of their names it says so."""
+    """Whether the policy says that this person never decides, under any of their names."""
     denied = set(policy.never_approve)
     return any(_names(one) & denied for one in (actor, *linked(policy, actor)))
 

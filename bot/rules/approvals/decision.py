@@ -269,7 +269,7 @@ def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
 def _is_program(decision: Decision, actor: Actor) -> bool:
     """Whether a program tries to decide.
 
-    A program may withdraw its own request and decides nothing else, whatever its key says.
+    A program may withdraw its own request and decides nothing else, regardless of its key.
     """
     return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
 

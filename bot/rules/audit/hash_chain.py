@@ -24,8 +24,8 @@ def event_hash(before: str, event: Mapping[str, Any]) -> str:
 def first_broken(chain: Iterable[tuple[Mapping[str, Any], str]]) -> int | None:
     """Return the number (from 1) of the first event whose hash does not fit; None while the chain is whole."""
     before = START
-    for number, (event, sealed) in enumerate(chain, 1):
-        if event_hash(before, event) != sealed:
+    for number, (event, stored) in enumerate(chain, 1):
+        if event_hash(before, event) != stored:
             return number
-        before = sealed
+        before = stored
     return None

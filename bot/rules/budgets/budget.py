@@ -28,7 +28,7 @@ class Period(StrEnum):
 
 
 class CostView(StrEnum):
-    """Name how costs are cut: by the name of the bucket, or by that of the whole time, as people say either."""
+    """How costs are cut: by the name of the bucket, or by that of the whole time, as people say either."""
 
     HOURLY = "hourly"
     DAILY = "daily"

@@ -144,8 +144,8 @@ class Draft:
     def request(self, sub: Subcommand) -> JobRequest:
         """Make the request, with defaults where nothing was said; the hours of a described run are found later.
 
-        A time that a person fixed is what is rented, whatever the work is. Where the work is described, the plan
-        chooses the number of GPUs.
+        A time that a person fixed is what is rented, even where the work is described. Without such a time the plan
+        chooses the number of GPUs for the work.
         """
         said = {"hours": LOOK_HOURS, **self.said}
         if sub.name != "plan" and ("hours" in self.said or not sub.needs_hours):

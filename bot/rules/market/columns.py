@@ -171,7 +171,7 @@ def plain(offers: Sequence[Offer], prices: Prices, job: JobRequest, policy: Poli
         fine &= _unsaid_or_least(column(offers, "available_for_s"), job.hours * 3600)
     if filtered(job):
         judged = zip(np.isfinite(memory.floats).tolist(), offers, strict=True)
-        fine &= flags([told and unfit(one, job) is None for told, one in judged])
+        fine &= flags([known and unfit(one, job) is None for known, one in judged])
     sold_out = Stock.NONE
     fine &= flags([one.stock is not sold_out for one in offers])
     if policy.blocked_hosts:

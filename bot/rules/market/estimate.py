@@ -114,8 +114,8 @@ def estimate(
     """
     if unpriced(offer, free=capabilities.free):
         raise ValueError(f"{offer.id} has no usable price")
-    told = scenarios(job, policy, capabilities, run, whole=whole)
-    cases = [parts(offer, case, policy) for case in told]
+    three = scenarios(job, policy, capabilities, run, whole=whole)
+    cases = [parts(offer, case, policy) for case in three]
     components = tuple(Component(name, *amounts) for name, *amounts in zip(COMPONENTS, *cases, strict=True))
     best, expected, worst = (sum(case, _ZERO) for case in cases)
     held = reserve(policy, job.checkpoint, capabilities)
@@ -126,12 +126,12 @@ def estimate(
         best_usd=best,
         expected_usd=expected,
         worst_usd=worst + hold_usd,
-        hours=told[1].work_h,
+        hours=three[1].work_h,
         components=components,
         hold_usd=hold_usd,
         hold_hours=held.run_h,
         disk_hours=held.disk_h,
-        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, told[1])),
+        assumptions=(*_basis(run), *_assumptions(offer, policy, capabilities, three[1])),
         **({} if run is None else _of_the_run(run)),
     )
 
@@ -145,11 +145,11 @@ def hold_amount(offer: Offer, held: CheckpointHold, policy: Policy) -> Decimal:
 
 def _of_the_run(run: RunTime) -> dict[str, Any]:
     rate = run.throughput
-    told = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
+    rates = None if rate is None else tuple(Decimal(f"{one:.6g}") for one in (rate.expected, rate.low, rate.high))
     return {
         "best_hours": run.hours.best if run.known else None,
         "worst_hours": run.hours.worst if run.known else None,
-        "tokens_per_s": told,
+        "tokens_per_s": rates,
         "late_hours": run.late_h,
         "fit": run.fit.sentence if run.fit is not None else "",
         "unknown": run.unknown,

@@ -37,7 +37,7 @@ class NodeInstruction(StrEnum):
 
 
 class Work(StrEnum):
-    """Name what a node reports about its job."""
+    """What a node says about its job."""
 
     RUNNING = "running"
     DONE = "done"
@@ -161,7 +161,7 @@ class EarlyEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Describe a session whose node reports: ready since `ready_at`, and this service receives since `listening_at`.
+    """Describe a session whose node reports. It is ready since `ready_at`; check-ins are received since `listening_at`.
 
     Time before that does not count: while nothing received check-ins, nobody knows whether it was silent or idle.
     """

@@ -18,7 +18,7 @@ from providers.gpus.table import lookup
 class ConsumerPolicy:
     """Hold one program's limits; what is empty limits nothing. `defaults` are fields of the portable job request.
 
-    Requests whose worst case is below `auto_approve_below_usd` go ahead without a click, up to `auto_approve_daily_usd`
+    Requests whose worst case is below `auto_approve_below_usd` are approved by policy, up to `auto_approve_daily_usd`
     in 24 hours and until a day, as the person who signed for it allows. Without it every spend is decided by a person.
     """
 

@@ -126,13 +126,13 @@ def saved(rate_usd_h: Decimal, stops: Sequence[tuple[datetime, bool]], since: da
     """Return what a stopped instance did not cost in [since, until): `stops` are its stops (True) and starts."""
     if not stops:
         return Decimal(0)
-    stood, began = timedelta(0), None
+    stopped_for, began = timedelta(0), None
     for at, stopped in stops:
         if stopped:
             began = at
         elif began is not None:
-            stood += max(min(at, until) - max(began, since), timedelta(0))
+            stopped_for += max(min(at, until) - max(began, since), timedelta(0))
             began = None
     if began is not None:
-        stood += max(until - max(began, since), timedelta(0))
-    return rate_usd_h * Decimal(str(stood / timedelta(hours=1)))
+        stopped_for += max(until - max(began, since), timedelta(0))
+    return rate_usd_h * Decimal(str(stopped_for / timedelta(hours=1)))

@@ -77,6 +77,6 @@ def termination_policy(before_s: Collection[int], *, can_end: bool, agent: str) 
     """
     if not can_end:
         return "Nothing ends it from outside: its own end or its timeout does."
-    told = [hours(Decimal(seconds) / 3600) for seconds in sorted(set(before_s), reverse=True) if seconds > 0]
-    listed = " and ".join(filter(None, (", ".join(told[:-1]), told[-1]))) if told else "shortly"
+    before = [hours(Decimal(seconds) / 3600) for seconds in sorted(set(before_s), reverse=True) if seconds > 0]
+    listed = " and ".join(filter(None, (", ".join(before[:-1]), before[-1]))) if before else "shortly"
     return f"It ends at its approved time or amount; its owner is told {listed} before. {agent}".strip()

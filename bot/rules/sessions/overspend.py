@@ -94,7 +94,7 @@ def is_over(course: SpendForecast, tolerance: Decimal, now: datetime) -> bool:
 def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: datetime) -> str:
     """Ask the owner and the approvers to confirm the cost, and say what follows without an answer."""
     figure = usd(projected(course, now))
-    told = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"
+    cost = f"It was approved at about {usd(course.approved_usd)} and will cost about {figure}"
     why = f"{usd(course.spent_usd)} so far, at {rate(course.price_usd_h)}"
     then = f"it is stopped, and its disk kept, if nobody confirms that within {answer_min} minutes"
     if not can_pause:
@@ -102,4 +102,4 @@ def question(course: SpendForecast, answer_min: int, *, can_pause: bool, now: da
             f"its cloud cannot stop it for less, so if nobody confirms that within {answer_min} minutes its agent is "
             f"asked to save, and it ends at the {usd(course.cap_usd)} approved in all, or at its approved end"
         )
-    return f"{told} ({why}); {then}."
+    return f"{cost} ({why}); {then}."

@@ -215,7 +215,7 @@ def _body(params: int, classic: int, head: int, positions: int) -> int:
     """Return the layers' part of a parameter count.
 
     A count that the classic shape explains, learned positions included (one vector per place in the sequence, looked up
-    and never multiplied), is that shape; any other is believed as it stands, without the embedding.
+    and never multiplied), is that shape; any other is used as it is, without the embedding.
     """
     rest = params - classic - head
     if -params * 3 // 100 <= rest <= max(params * 3 // 100, positions * 11 // 10):

@@ -34,8 +34,8 @@ def usd(amount_usd: Decimal) -> str:
 
 def sum_of(parts: Iterable[tuple[str, Decimal]]) -> str:
     """Write what a total is made of, `$0.70 compute + $0.07 retries`, without parts of less than half a cent."""
-    told = [f"{usd(amount)} {name}" for name, amount in parts if amount >= _HALF_CENT]
-    return " + ".join(told) if len(told) > 1 else ""
+    shown = [f"{usd(amount)} {name}" for name, amount in parts if amount >= _HALF_CENT]
+    return " + ".join(shown) if len(shown) > 1 else ""
 
 
 def unreconciled(low_usd: Decimal, high_usd: Decimal) -> str:

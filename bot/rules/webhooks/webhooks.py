@@ -37,7 +37,7 @@ MEANING: Final[dict[Topic, str]] = {
 }
 
 #: Kind of a journal row → its topic, and the name of the message; {after} is the state that was reached.
-_HEARD: Final[dict[str, tuple[Topic, str]]] = {
+_EVENTS: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.BUDGET_THRESHOLD: (Topic.BUDGET, "budget.threshold"),
     EventKind.BUDGET_OVERRIDDEN: (Topic.BUDGET, "budget.overridden"),
     EventKind.SESSION_MOVED: (Topic.SESSION, "session.{after}"),
@@ -63,7 +63,7 @@ _HEARD: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.SPEND_SAVING: (Topic.BUDGET, "spend.saving"),
 }
 #: Moves of an instance that nobody ordered: the cloud's state was not the ledger's.
-_DRIFTS: Final[dict[tuple[str, str], str]] = {
+_UNORDERED_MOVES: Final[dict[tuple[str, str], str]] = {
     (InstanceState.LIVE, InstanceState.GONE): "drift.lost",
     (InstanceState.STOPPED, InstanceState.GONE): "drift.lost",
     (InstanceState.SENDING, InstanceState.UNKNOWN): "drift.unclear",
@@ -71,7 +71,7 @@ _DRIFTS: Final[dict[tuple[str, str], str]] = {
     (InstanceState.UNKNOWN, InstanceState.LIVE): "drift.found_again",
 }
 #: The journal kinds that anybody can receive.
-KINDS: Final = frozenset({*_HEARD, EventKind.INSTANCE_MOVED})
+KINDS: Final = frozenset({*_EVENTS, EventKind.INSTANCE_MOVED})
 
 #: Seconds before each attempt after the first: ten attempts over about 75 hours.
 PAUSES_S: Final = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -83,16 +83,16 @@ PREFIX: Final = "whsec_"
 def topic_of_event(kind: str, before: str, after: str) -> tuple[Topic, str] | None:
     """Return topic and name of the message that a journal row makes; None for one that no webhook receives."""
     if kind == EventKind.INSTANCE_MOVED:
-        name = _DRIFTS.get((before, after))
+        name = _UNORDERED_MOVES.get((before, after))
         return None if name is None else (Topic.DRIFT, name)
-    found = _HEARD.get(kind)
+    found = _EVENTS.get(kind)
     return None if found is None else (found[0], found[1].format(after=after))
 
 
 def kinds_of(topics: Iterable[str]) -> frozenset[str]:
     """Return the journal kinds of these topics."""
     wanted = set(topics)
-    kinds = {kind for kind, (topic, _) in _HEARD.items() if topic in wanted}
+    kinds = {kind for kind, (topic, _) in _EVENTS.items() if topic in wanted}
     return frozenset(kinds | ({EventKind.INSTANCE_MOVED} if Topic.DRIFT in wanted else set()))
 
 
