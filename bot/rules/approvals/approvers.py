@@ -17,7 +17,7 @@ ANYBODY = ApproverGroup()
 
 @dataclass(frozen=True, slots=True)
 class DeciderFacts:
-    """Hold what was looked up about the person who decides.
+    """Hold what was looked up about the person who makes a decision.
 
     `known` is false when the look-up failed, which refuses. `behalf` are those in whose place they may approve now.
     """

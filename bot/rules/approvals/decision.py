@@ -224,10 +224,7 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
 
 
 def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
-    """Refuse somebody who is neither an approver nor a valid stand-in for one; None when they may decide.
-
-    Nobody stands in for another person on their own request.
-    """
+    """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
     standing_in = stands_for(policy, decider, request.mandate)
     if standing_in and is_requester(request, decider.actor):
         return _no(
@@ -250,10 +247,7 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
 
 
 def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
-    """Return the person in whose place somebody approves, None when in their own right.
-
-    It is the first one whose approval is not there yet.
-    """
+    """Return in whose place somebody approves, the first without an approval yet; None in their own right."""
     if may_decide(policy, decider, request.mandate):
         return None
     found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
@@ -267,10 +261,7 @@ def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
 
 
 def _is_program(decision: Decision, actor: Actor) -> bool:
-    """Whether a program tries to decide.
-
-    A program may withdraw its own request and decides nothing else, regardless of its key.
-    """
+    """Whether a program tries to decide: it may only withdraw its own request, regardless of its key."""
     return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
 
 
@@ -293,10 +284,7 @@ STILL_QUOTING = Verdict(
 
 
 def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
-    """Refuse a decision on a request that can't be decided any more; None when it can.
-
-    Cancelling is possible while it is quoted, and never out of date.
-    """
+    """Refuse a decision on a closed, unquoted or expired request; cancelling only needs an open one."""
     if request.state in _CLOSED:
         by = f" by {request.decided_by}" if request.decided_by else ""
         code, sentence = _CLOSED[request.state]
@@ -362,10 +350,7 @@ def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider
 
 
 def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
-    """Refuse when nothing is left of a limit for all attempts.
-
-    An approver can lift the approvers' own limit here, not the requester's.
-    """
+    """Refuse when nothing is left of a limit for all attempts. Approvers can lift their own limit here."""
     limit_usd = cap_usd if cap_usd is not None or request.limit is None else request.limit.usd
     worst, asked, spent = request.worst_usd, request.asked_usd, request.spent_usd
     if worst == 0 or total_cap(worst, asked_usd=asked, approver_usd=limit_usd, spent_usd=spent) > 0:
@@ -383,10 +368,7 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
 
 
 def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
-    """Refuse unless somebody typed this amount, and say what to type; None when they did.
-
-    The code is `amount_needed` or `amount_mismatch`.
-    """
+    """Refuse unless this amount was typed, and say what to type (`amount_needed`, `amount_mismatch`)."""
     shown, whole = money.cents(expected_usd), money.dollars(expected_usd)
     type_this = f"type {shown} or {whole}"
     if typed is None or not typed.strip():

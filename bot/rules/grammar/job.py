@@ -182,7 +182,7 @@ def joined(words: list[WordToken]) -> Iterator[WordToken]:
 
 
 def pair(key: str, value: str, place: int = 0) -> WordToken:
-    """Make a word of a key and its value, whatever is in the value."""
+    """Join a key and its value, whatever is in it, to one word."""
     return WordToken(f"{key}={value}", f"{key}={value}", place, quoted=True)
 
 
