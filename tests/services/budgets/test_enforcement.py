@@ -8,6 +8,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.rules.budgets.budget import Period
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.approvals import decisions
@@ -37,6 +39,7 @@ async def cap(w: World, request_id: str) -> Decimal:
     return (await w.view(request_id)).options[0].worst_usd
 
 
+@pytest.mark.both_databases
 async def test_7837_two_hundred_approvals_at_once_against_a_budget_for_ten_are_ten(w: World) -> None:
     w.tune(approvers=(rows.BEN.id,), budgets={"global": {"monthly": Decimal(16)}})
     tokens = []
@@ -79,6 +82,7 @@ async def test_over_the_limit_nothing_is_recorded_and_what_ends_gives_its_rest_b
     assert line.open_usd == await cap(w, second)
 
 
+@pytest.mark.both_databases
 async def test_what_runs_counts_once_as_spent_or_as_reserved(w: World) -> None:
     w.tune(budgets={"global": {"monthly": Decimal(100), "hourly": Decimal(10)}})
     request_id = await w.running(hours=Decimal(4))

@@ -228,6 +228,7 @@ class Late(InFront):
         return found or await self.inner.list()
 
 
+@pytest.mark.both_databases
 async def test_a_look_that_answers_late_starts_nothing_and_a_stop_replaces_a_start(w: World) -> None:
     cloud = stoppable(w)
     w.wrap(cloud, lambda inner: cast("Provider", Late(inner)))

@@ -7,6 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+import pytest
+
 from bot.services.checkpoints import hold
 from bot.services.runtime.commands import FinishSession, Terminate
 from bot.services.sessions import overspend, service
@@ -182,6 +184,7 @@ async def test_a_click_on_a_stale_message_changes_nothing(w: World) -> None:
     assert len((await w.books()).requests) == 1
 
 
+@pytest.mark.both_databases
 async def test_one_question_at_a_time_and_one_per_message(w: World) -> None:
     running = await w.running()
     first = await w.more(running, key="click-1")
@@ -191,6 +194,7 @@ async def test_one_question_at_a_time_and_one_per_message(w: World) -> None:
     assert len([row for row in (await w.books()).requests if row.kind == "extend"]) == 1
 
 
+@pytest.mark.both_databases
 async def test_two_approvers_at_once_extend_once(w: World) -> None:
     request_id = await asked(w)
     before = await end(w)
