@@ -14,7 +14,15 @@ from bot.services.approvals import decisions
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments
 from bot.services.plans import planner
-from bot.services.runtime.commands import AnswerCheckpointHold, Decide, Done, Extend, KeepRunning, Reply, Terminate
+from bot.services.runtime.commands import (
+    AnswerCheckpointHold,
+    Decide,
+    Extend,
+    FinishSession,
+    KeepRunning,
+    Reply,
+    Terminate,
+)
 from bot.services.sessions import extension, idle_termination, service
 from bot.slack import charts, commands, forms, modals
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
@@ -49,7 +57,7 @@ async def click(desk: HandlerContext, job: HandlerJob) -> None:
     if verb == "terminate":
         await desk.say(job, answer(await service.terminate(desk.ctx, Terminate(session, facts, seen_end_s=seen_s))))
     elif verb == "done":
-        await desk.say(job, answer(await service.done(desk.ctx, Done(session, facts, seen_end_s=seen_s))))
+        await desk.say(job, answer(await service.done(desk.ctx, FinishSession(session, facts, seen_end_s=seen_s))))
     elif verb == "keep":
         keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
         await desk.say(job, answer(await extension.extend(desk.ctx, keep)))

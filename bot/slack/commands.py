@@ -22,7 +22,7 @@ from bot.services.grants import approvers
 from bot.services.instances import power
 from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
-from bot.services.runtime.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
+from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
 from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
@@ -163,7 +163,7 @@ async def _extend(desk: HandlerContext, job: HandlerJob, parsed: ParsedCommand) 
 async def _done(desk: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
     facts = await desk.directory.facts(job.message.user, job.message.team)
     succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
-    done = Done(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
+    done = FinishSession(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
     await desk.say(job, answer(await service.done(desk.ctx, done)))
 
 

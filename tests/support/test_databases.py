@@ -15,6 +15,8 @@ from ledger.core.events import record
 from ledger.core.writes import book
 from ledger.engine.db import Database
 from ledger.kernel.actor import SYSTEM
+from ledger.kernel.entry_kind import EntryKind
+from ledger.kernel.event_kind import EventKind
 from ledger.models import Base, Facet
 from tests.support import rows
 from tests.support.clock import START
@@ -47,8 +49,8 @@ async def emptied(reused: ReusedDatabase) -> AsyncIterator[Database]:
 async def fill(tx: AsyncSession) -> int:
     """A row in every append-only table, and one whose number the database chooses, which is returned."""
     instance = await rows.instance(tx)
-    record(tx, at=START, actor=SYSTEM, subject=instance.id, kind="instance.seen")
-    await book(tx, key="k", kind="accrue", debit="a", credit="b", amount_usd=Decimal(1), at=START)
+    record(tx, at=START, actor=SYSTEM, subject=instance.id, kind=EventKind.INSTANCE_MOVED)
+    await book(tx, key="k", kind=EntryKind.ACCRUE, debit="a", credit="b", amount_usd=Decimal(1), at=START)
     facet = Facet(owner="", cloud="", gpu="", label="", tool="")
     tx.add(facet)
     await tx.flush()
@@ -139,7 +141,7 @@ async def test_what_grew_is_cleared_up(reused: ReusedDatabase) -> None:
     async with emptied(reused) as db:
         async with db.write() as tx:
             for _ in range(400):
-                record(tx, at=START, actor=SYSTEM, subject="ins_1", kind="instance.seen", reason="x" * 400)
+                record(tx, at=START, actor=SYSTEM, subject="ins_1", kind=EventKind.INSTANCE_MOVED, reason="x" * 400)
         assert await pages(db) > 16
     async with emptied(reused) as db:
         assert await pages(db) == 0

@@ -42,9 +42,8 @@ def status(
     text = shown.text
     view = found.session
     if view is not None:
-        lines = [
-            f"Session {code(view.session.id)} is *{view.session.state}*{', its disk kept' if view.retained_disk else ''}."
-        ]
+        disk = ", its disk kept" if view.retained_disk else ""
+        lines = [f"Session {code(view.session.id)} is *{view.session.state}*{disk}."]
         ended = view.session.ended_at
         if ended is not None:
             lines.append(f"Ended {when(ended)}.")

@@ -95,7 +95,7 @@ async def test_a_second_instance_of_one_create_is_destroyed_and_the_first_is_kep
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
     body = {"label": kept.name, "image": "x", "disk": 50}
-    twin = vast.account.rent(next(vast.account.market.slices()), body, vast)
+    twin = vast.account.rent(next(vast.account.market.slices()), body)
     await w.run(30, 15)
     assert len(w.alive()) == 2
     await w.run(150, 15)

@@ -28,14 +28,14 @@ async def only(w: World) -> tuple[SessionState, InstanceState]:
 def contract(w: World, ref: str | None) -> Contract:
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return vast.account.contracts[int(ref or 0)]
+    return vast.account.instances[int(ref or 0)]
 
 
 def rent(w: World, name: str) -> Contract:
     """Somebody makes an instance at Vast.ai behind our back."""
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+    return vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
 
 
 async def fleet(w: World) -> list[Instance]:

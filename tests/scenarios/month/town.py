@@ -189,7 +189,7 @@ async def month(db_url: str, seed: int, names: Iterable[str], *, in_slack: bool 
             finally:
                 await built.life.drop()
                 await engine.nodes.close()
-                await engine.doors.close_all()
+                await engine.ssh_ports.close_all()
 
 
 def slack(name: str) -> Actor:

@@ -16,7 +16,7 @@ from bot.services.approvals import decisions
 from bot.services.billing import costs
 from bot.services.budgets import enforcement
 from bot.services.budgets import limits as budget_limits
-from bot.services.runtime.commands import Decide, Done
+from bot.services.runtime.commands import Decide, FinishSession
 from bot.services.sessions import service
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.money import cents
@@ -222,10 +222,10 @@ async def test_what_a_success_really_costs_counts_the_failures_too(w: World) -> 
         runs.append(await w.running(actor))
         w.clock.advance(60)  # So that the next is offered what is still for sale.
     well, wrong, given_up, theirs = runs
-    assert (await service.done(w.ctx, Done(well, facts(ALICE)))).ok
-    assert (await service.done(w.ctx, Done(wrong, facts(ALICE), succeeded=False))).ok
+    assert (await service.done(w.ctx, FinishSession(well, facts(ALICE)))).ok
+    assert (await service.done(w.ctx, FinishSession(wrong, facts(ALICE), succeeded=False))).ok
     assert (await w.end(given_up)).ok
-    assert (await service.done(w.ctx, Done(theirs, facts(DAVE), succeeded=False))).ok
+    assert (await service.done(w.ctx, FinishSession(theirs, facts(DAVE), succeeded=False))).ok
     await w.run(120, 30)
     books = await w.books()
     accrued = [entry for entry in books.entries if entry.kind == "accrue"]

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from bot.services.checkpoints import hold
-from bot.services.runtime.commands import Done, Terminate
+from bot.services.runtime.commands import FinishSession, Terminate
 from bot.services.sessions import overspend, service
 from ledger.core.writes import amend
 from ledger.kernel.actor import Actor, ActorKind
@@ -176,7 +176,7 @@ async def test_a_click_on_a_stale_message_changes_nothing(w: World) -> None:
     seen_s = int((await end(w)).timestamp()) - 60
     late = (
         await service.terminate(w.ctx, Terminate(running, facts(ALICE), seen_end_s=seen_s)),
-        await service.done(w.ctx, Done(running, facts(ALICE), seen_end_s=seen_s)),
+        await service.done(w.ctx, FinishSession(running, facts(ALICE), seen_end_s=seen_s)),
         await w.more(running, seen_end_s=seen_s),
     )
     assert {reply.code for reply in late} == {"stale"}
@@ -278,9 +278,9 @@ async def test_an_operator_who_is_the_same_person_may_extend_and_an_approval_by_
 
 async def test_done_ends_the_session_and_says_how_it_went(w: World) -> None:
     first, second = await w.running(), await w.running()
-    assert (await service.done(w.ctx, Done(first, facts(ALICE)))).code == "terminating"
-    assert (await service.done(w.ctx, Done(second, facts(ALICE), succeeded=False))).code == "terminating"
-    assert (await service.done(w.ctx, Done(second, facts(DAVE)))).code == "not_yours"
+    assert (await service.done(w.ctx, FinishSession(first, facts(ALICE)))).code == "terminating"
+    assert (await service.done(w.ctx, FinishSession(second, facts(ALICE), succeeded=False))).code == "terminating"
+    assert (await service.done(w.ctx, FinishSession(second, facts(DAVE)))).code == "not_yours"
     codes = {(row.end_code, row.end_reason) for row in (await w.books()).sessions}
     assert codes == {
         ("completed", "The work is done, its owner says."),
