@@ -45,7 +45,8 @@ class _Server(uvicorn.Server):
             connection.shutdown()
         loop = asyncio.get_running_loop()
         latest = loop.time() + (self.config.timeout_graceful_shutdown or 0)
-        while (self.server_state.connections or self.server_state.tasks) and loop.time() < latest:
+        # Connections and tasks leave these sets without a sign, so they are looked at.
+        while (self.server_state.connections or self.server_state.tasks) and loop.time() < latest:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         for task in self.server_state.tasks:
             task.cancel()
