@@ -27,10 +27,10 @@ from ledger.kernel.states import InstanceState, NotificationKind, NotificationSt
 from ledger.models import Base, EntryHash, Event, EventHash, Instance, LedgerEntry, Notification
 from migrations import run
 from migrations.run import SchemaError
+from tests.ledger.engine.schema import described
 from tests.support import rows
 from tests.support.clock import START
 from tests.support.databases import PostgresTemplate, sqlite_url
-from tests.support.schema import described
 
 ROOT = Path(__file__).parents[3]
 GUARDS = {
