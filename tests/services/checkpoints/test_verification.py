@@ -290,7 +290,7 @@ async def test_what_may_not_be_held_goes_at_once_and_is_told(
                 assert (row.checkpoint_step, f"{row.id}/unverified" in pages) == (CheckpointStep.HELD, True)
                 w.clock.advance(301)
                 await w.settle()
-                step = (await row_of(w)).checkpoint_step
+            step = (await row_of(w)).checkpoint_step
             assert (step, w.alive(), told(w, row, "destroyed")) == (CheckpointStep.DESTROYED, [], [ALICE.id])
 
 
