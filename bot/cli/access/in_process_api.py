@@ -75,7 +75,7 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[ApiClient]:
             except schema.SchemaError as error:
                 fail(str(error))
         app = routes({})
-        app.state.desk = Dependencies(
+        app.state.deps = Dependencies(
             ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False)
         )
         who = Principal("", operator(), operator(), frozenset(scopes))
