@@ -45,7 +45,7 @@ def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True)
 
 
 def _words(block: str, text: str) -> Iterator[WordToken]:
-    """Return the words of one block: its own, or several of a kind. Raises `BadWord` for a word of another kind."""
+    """Return the words of one block: its own, or several of a kind. Raises `BadWord` for any other kind."""
     if block in _BLOCKS:
         if text:
             yield pair("gpu" if block == "typed" else block, text)

@@ -66,7 +66,7 @@ async def verify(deps: Deps, _who: Admin) -> CheckedOut:
 async def summary(deps: Deps, who: Reader) -> SummaryOut:
     """Sum up spend per tool, provider and owner, with the budgets.
 
-    You see your own; whoever may see everything sees everybody's.
+    You see your own; a key that may see everything sees everybody's.
     """
     found = await shared_ledger.summary(deps.ctx, _of(deps, who))
     return SummaryOut(
@@ -84,7 +84,7 @@ async def summary(deps: Deps, who: Reader) -> SummaryOut:
 async def live(deps: Deps, who: Reader) -> LiveManifest:
     """List every live instance with its endpoint.
 
-    You see your own; whoever may see everything sees everybody's.
+    You see your own; a key that may see everything sees everybody's.
     """
     everybody, endpoints = authorization.sees_all(deps.ctx.policy, who), Scope.ADMIN in who.scopes
     found = await shared_ledger.manifest(deps.ctx, who.actor, everybody=everybody, endpoints=endpoints)

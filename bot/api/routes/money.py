@@ -32,7 +32,7 @@ Admin = Annotated[Principal, caller(Scope.ADMIN)]
 async def get_budgets(deps: Deps, who: Reader) -> list[BudgetOut]:
     """List the budgets that this key's spending counts against.
 
-    Whoever may see everything gets every budget.
+    A key that may see everything gets every budget.
     """
     everybody = authorization.sees_all(deps.ctx.policy, who)
     lines = await enforcement.overview(deps.ctx, None if everybody else who.actor)

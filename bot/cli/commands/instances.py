@@ -1,4 +1,4 @@
-"""`gpu-shopper instances`, `strays`, `recover`, `preflight` and `audit`: commands for operators."""
+"""List instances, handle orphans, check clouds and show the audit log: commands for operators."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def set_(
 ) -> None:
     """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, now or later."""
     variable = _variable(name)
-    if value == "-" or not (value or sys.stdin.isatty()):  # Nobody can be asked where nobody types.
+    if value == "-" or not (value or sys.stdin.isatty()):  # Without a terminal there is no prompt.
         value = sys.stdin.readline()
     elif not value:
         value = prompt(variable, hidden=True)

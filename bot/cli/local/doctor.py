@@ -141,7 +141,7 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
                 lost = await _without_key(db, settings) if at == schema.newest() else []
         finally:
             await db.close()
-    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report goes on.
+    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report continues.
         yield Finding(
             "ledger", Grade.BAD, f"cannot be opened: {type(error).__name__}: {error}", "check GPU_SHOPPER_DATABASE_URL"
         )
