@@ -27,7 +27,7 @@ class NoDatabaseUrl(CommandError):
     """The command line did not say which database is meant."""
 
 
-class Refused(CommandError):
+class MigrationRefused(CommandError):
     """What alembic's command line prints instead of a `SchemaError`."""
 
 
@@ -66,7 +66,7 @@ async def migrate_by_url(url: str) -> None:
         async with db.writer.begin() as connection:
             await connection.run_sync(migrate)
     except SchemaError as error:
-        raise Refused(str(error)) from error
+        raise MigrationRefused(str(error)) from error
     finally:
         await db.close()
 

@@ -114,7 +114,7 @@ class Pacing:
             if turn.wait_s > 0:
                 await clock.sleep(turn.wait_s)
 
-    async def heard(self, groups: tuple[str, ...], status: int, headers: Mapping[str, str]) -> None:
+    async def note_pause(self, groups: tuple[str, ...], status: int, headers: Mapping[str, str]) -> None:
         """Keep to the pause that an answer asks for, here and in every other process."""
         pause_s = min(pause_of(status, headers), HOLD_MAX_S)
         if pause_s > 0 and groups:

@@ -53,6 +53,13 @@ def test_every_code_of_an_answer_has_one_row() -> None:
     assert {"approved", "bad_word", "not_an_approver", "reason_needed", "submitted", "private_key"} <= set(names)
 
 
+def test_the_architecture_page_names_files_that_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:bot|ledger|providers|migrations|tests|docs)/[a-z0-9_/.-]+)`", text))
+    assert len(named) > 30
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
 def run(*arguments: str) -> tuple[int, str, str]:
     result = CliRunner().invoke(build(), ["docs", *arguments])
     return result.exit_code, result.stdout, result.stderr

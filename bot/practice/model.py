@@ -305,7 +305,7 @@ class ResponseUrl:
 
 
 @dataclass(slots=True)
-class StoredFile:
+class UploadedFile:
     """An upload. It is shared only once it has been completed."""
 
     id: str

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 
 from bot.practice.driver import WAIT_S, describe
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.model import ActionResult, ChatMessage, Json, OpenView
 from bot.practice.reader import Reader
 
@@ -80,7 +80,7 @@ class RemoteDriver(Reader):
         """Move the workspace's clock forward."""
         await self.call("travel", {"seconds": seconds})
 
-    async def fault(self, fault: Fault) -> None:
+    async def fault(self, fault: SlackFault) -> None:
         """Order a fault."""
         names = ("where", "name", "kind", "times", "seconds", "error")
         await self.call("fault", {name: getattr(fault, name) for name in names})

@@ -25,8 +25,8 @@ from bot.practice.model import (
     OpenView,
     Record,
     ResponseUrl,
-    StoredFile,
     Trigger,
+    UploadedFile,
     User,
     Usergroup,
 )
@@ -94,7 +94,7 @@ class Workspace:
         self.views: dict[str, OpenView] = {}
         self.stacks: dict[str, list[OpenView]] = {}
         self.homes: dict[str, OpenView] = {}
-        self.files: dict[str, StoredFile] = {}
+        self.files: dict[str, UploadedFile] = {}
         self.triggers: dict[str, Trigger] = {}
         self.response_urls: dict[str, ResponseUrl] = {}
         self.log: list[Record] = []

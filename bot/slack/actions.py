@@ -14,7 +14,15 @@ from bot.services.approvals import decisions
 from bot.services.checkpoints import hold
 from bot.services.grants import amendments
 from bot.services.plans import planner
-from bot.services.runtime.commands import AnswerCheckpointHold, Decide, Done, Extend, KeepRunning, Reply, Terminate
+from bot.services.runtime.commands import (
+    AnswerCheckpointHold,
+    Decide,
+    Extend,
+    FinishSession,
+    KeepRunning,
+    Reply,
+    Terminate,
+)
 from bot.services.sessions import extension, idle_termination, service
 from bot.slack import charts, commands, forms, modals
 from bot.slack.blocks.checkpoint_hold import LET_GO, SAVED
@@ -51,7 +59,9 @@ async def click(handler: HandlerContext, job: HandlerJob) -> None:
             job, answer(await service.terminate(handler.ctx, Terminate(session, facts, seen_end_s=seen_s)))
         )
     elif verb == "done":
-        await handler.say(job, answer(await service.done(handler.ctx, Done(session, facts, seen_end_s=seen_s))))
+        await handler.say(
+            job, answer(await service.done(handler.ctx, FinishSession(session, facts, seen_end_s=seen_s)))
+        )
     elif verb == "keep":
         keep = Extend(job.key, session, KEEP_HOURS, facts, seen_end_s=seen_s, only_inside=True)
         await handler.say(job, answer(await extension.extend(handler.ctx, keep)))

@@ -22,7 +22,7 @@ from bot.services.grants import approvers
 from bot.services.instances import power
 from bot.services.plans import planner
 from bot.services.requests import submit as request_submit
-from bot.services.runtime.commands import AddKey, Cancel, Done, Extend, Provision, Reply, Switch, Terminate
+from bot.services.runtime.commands import AddKey, Cancel, Extend, FinishSession, Provision, Reply, Switch, Terminate
 from bot.services.sessions import extension, service
 from bot.slack import charts, modals
 from bot.slack.blocks import help as help_message
@@ -165,7 +165,7 @@ async def _extend(handler: HandlerContext, job: HandlerJob, parsed: ParsedComman
 async def _done(handler: HandlerContext, job: HandlerJob, parsed: ParsedCommand) -> None:
     facts = await handler.directory.facts(job.message.user, job.message.team)
     succeeded, preserve = parsed.action == "success", parsed.text == "preserve"
-    done = Done(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
+    done = FinishSession(parsed.target, facts, succeeded=succeeded, preserve=preserve, key=job.key)
     await handler.say(job, answer(await service.done(handler.ctx, done)))
 
 
@@ -179,7 +179,7 @@ async def _budget(handler: HandlerContext, job: HandlerJob, _parsed: ParsedComma
     facts = await handler.directory.facts(job.message.user, job.message.team)
     everybody = facts.known and is_approver(handler.ctx.policy, facts)
     lines = await enforcement.overview(handler.ctx, job.message.actor)
-    if everybody:  # Those who decide see every budget that they may run into.
+    if everybody:  # Approvers see every budget that an approval may exceed.
         known = {(line.key, line.period) for line in lines}
         lines += [line for line in await enforcement.overview(handler.ctx) if (line.key, line.period) not in known]
     await handler.say(job, money.budget(lines))

@@ -12,7 +12,7 @@ HOST = "127.0.0.1"
 BANNER = b"SSH-2.0-OpenSSH_9.6 sandbox\r\n"
 
 
-class SshDoors:
+class SshPorts:
     """Real TCP ports on 127.0.0.1 that greet like an SSH server while their instance is reachable."""
 
     def __init__(self) -> None:

@@ -148,6 +148,7 @@ async def test_an_error_of_ours_is_an_incident_and_says_nothing(
     assert any(incident in line and "ssh_keys" in line for line in caplog.text.split("ERROR"))
 
 
+@pytest.mark.both_databases
 async def test_the_same_call_twice_does_it_once(door: Door) -> None:
     atlas, hermes = await door.key("atlas"), await door.key("hermes")
     same = {"Idempotency-Key": "order-1"}

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
@@ -69,6 +70,7 @@ async def test_everybody_hears_of_their_own_once_and_in_order(door: Door) -> Non
     await w.settle()
 
 
+@pytest.mark.both_databases
 async def test_what_commits_late_is_heard_all_the_same(door: Door) -> None:
     w, root = door.w, await door.key("operator:root", scopes=("admin",))
     w.clock.advance(1)

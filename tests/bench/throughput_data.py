@@ -10,7 +10,7 @@ from pathlib import Path
 from bot.rules.sizing.model_shapes import MODELS
 from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, Workload, architecture
-from providers.gpus.table import GPUS, Gpu
+from providers.gpus.table import GPUS, GpuModel
 
 VARIABLE = "GPU_SHOPPER_DATA"
 FILE = Path("throughput") / "llmfoundry_train.csv"
@@ -25,7 +25,7 @@ class Measured:
     """One row of the table: what ran, where, and how many tokens per second it made in all. Equal only to itself."""
 
     model: str
-    gpu: Gpu
+    gpu: GpuModel
     count: int
     work: Workload
     shape: Architecture

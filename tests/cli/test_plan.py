@@ -292,6 +292,7 @@ async def test_the_chart_is_a_picture_with_one_mark_per_option(stage: Stage) -> 
     assert chart(await planned(stage, f"{WORDS} price=$0.001")) != picture
 
 
+@pytest.mark.slow
 def test_what_is_heavy_is_loaded_on_first_use() -> None:
     code = (
         "import sys, bot.cli.lazy; bot.cli.lazy.build()\n"

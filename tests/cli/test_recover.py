@@ -79,6 +79,7 @@ async def killed(when: str, *arguments: str) -> int:
     return await asyncio.wait_for(child.wait(), 60)
 
 
+@pytest.mark.slow
 async def test_what_is_unknown_is_found_here_and_elsewhere_and_adopted_once_however_often_a_process_dies(
     server: Terminal,
 ) -> None:

@@ -134,6 +134,7 @@ class Person:
         return bool(data)
 
 
+@pytest.mark.slow
 async def test_a_person_chooses_is_asked_again_and_may_leave_at_any_moment(terminal: Terminal) -> None:
     t = terminal
     env = {"GPU_SHOPPER_URL": t.url, "GPU_SHOPPER_API_KEY": t.key}

@@ -54,6 +54,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, " ".join(result.output.split())
 
 
+@pytest.mark.slow
 def test_a_whole_account_is_closed_by_one_word(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row, stray = made(url)
     tmp_path.joinpath("ledger.engine.db").chmod(0o600)

@@ -12,7 +12,7 @@ import pytest
 
 from bot.practice.app import Practice
 from bot.practice.driver import Driver, Person
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.model import ChatMessage
 from bot.practice.reader import buttons
 from bot.practice.workspace import Workspace
@@ -60,7 +60,7 @@ class Stage:
 
     def fault(self, name: str, kind: str, where: str = "api", **more: Any) -> None:
         """Order a fault of the practice workspace."""
-        self.practice.workspace.faults.add(Fault(where, name, kind, **more))
+        self.practice.workspace.faults.add(SlackFault(where, name, kind, **more))
 
     def calls(self, method: str) -> list[dict[str, Any]]:
         """The arguments of every call of a Web API method so far."""

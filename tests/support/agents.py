@@ -9,7 +9,7 @@ from dataclasses import replace
 from bot.api.app import build_api
 from bot.api.dependencies import ApiSettings, Dependencies
 from bot.services.sessions import idle_termination
-from providers.sandbox.agents import Node
+from providers.sandbox.agents import SandboxAgent
 from tests.support.serving import serving
 from tests.support.world import World
 
@@ -25,7 +25,7 @@ async def listening(w: World) -> AsyncIterator[str]:
         yield url
 
 
-def agent(w: World, number: int = 0) -> Node:
+def agent(w: World, number: int = 0) -> SandboxAgent:
     """The agent of one of the machines that run."""
     return list(w.engine.nodes.running.values())[number]
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.model import ChatMessage
 from bot.practice.reader import all_text, button_texts
 from bot.rules.policy.policy import Policy
@@ -25,7 +25,7 @@ from ledger.engine.db import Database
 from ledger.kernel.actor import Actor, ActorKind
 from ledger.kernel.states import SessionState
 from ledger.models import Instance, LedgerEntry, Node, Session
-from providers.sandbox.agents import Node as Agent
+from providers.sandbox.agents import SandboxAgent as Agent
 from providers.sandbox.engine import TrueInstance
 from tests.slack.conftest import APPROVERS, Stage, staged
 from tests.support.agents import agent, listening
@@ -120,7 +120,7 @@ class Scene:
         """From now on people are reached as this scene says."""
         space = self.stage.practice.workspace
         if self.slack is Slack.DOWN:
-            space.faults.add(Fault("api", "*", "http_500", times=10**9))
+            space.faults.add(SlackFault("api", "*", "http_500", times=10**9))
         elif self.slack is Slack.AWAY:
             space.user(OWNER).deleted = True
 

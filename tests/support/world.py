@@ -46,7 +46,7 @@ from providers.sandbox.engine import Engine, SandboxCloud, TrueInstance, truth
 from providers.sandbox.server import build_app
 from tests.support.clock import SteppedClock
 from tests.support.jobs import work_off
-from tests.support.serving import serving
+from tests.support.wire import reachable
 
 ALICE = Actor(ActorKind.SLACK, "UALICE", "T1")
 BOB = Actor(ActorKind.SLACK, "UBOB", "T1")
@@ -342,7 +342,7 @@ async def world(
     timing = timing or Timing()
     clouds = sandboxes(clock, sandbox or replace(SandboxTiming(), enforce_rate_limits=False))
     engine = next(iter(clouds.values())).engine
-    async with serving(build_app(clouds, tick_s=None)) as url:
+    async with reachable(build_app(clouds, tick_s=None)) as url:
         pacer = LocalPacer(clock, 0)  # These clouds count no calls, and waiting would move everybody's time.
         providers = {
             name: REGISTRY[name].connect(cloud.environment(f"{url}/{name}"), clock, pacer)

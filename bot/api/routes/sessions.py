@@ -26,8 +26,8 @@ from bot.services.access.api_keys import Principal
 from bot.services.billing.true_up import ranges
 from bot.services.instances import power
 from bot.services.nodes import node_api
-from bot.services.runtime.commands import Done as WorkDone
 from bot.services.runtime.commands import Extend, Reply, Switch, Terminate
+from bot.services.runtime.commands import FinishSession as WorkDone
 from bot.services.sessions import extension, service
 from ledger.models import Session
 from ledger.queries.views import session_view, sessions_page

@@ -45,7 +45,7 @@ TYPED = frozenset(
 Found = TypeVar("Found")
 
 
-class Refusal(Exception):
+class RefusedCall(Exception):
     """A refusal by the service: `code` is stable, the message is its sentence."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
@@ -93,8 +93,8 @@ class ApiClient:
             return said
         if not isinstance(said, dict) or "code" not in said:
             sentence = f"{answer.url.host} answered {answer.status_code}, which is not this service."
-            raise Refusal(503, "not_this_service", sentence)
-        raise Refusal(answer.status_code, str(said["code"]), str(said.get("detail", "")))
+            raise RefusedCall(503, "not_this_service", sentence)
+        raise RefusedCall(answer.status_code, str(said["code"]), str(said.get("detail", "")))
 
 
 def elsewhere() -> tuple[str, str] | None:
@@ -146,7 +146,7 @@ def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
 
     try:
         return asyncio.run(within())
-    except Refusal as refused:
+    except RefusedCall as refused:
         fail(logs.visible(logs.redact(str(refused))), refused.ends_with)
     except httpx.TransportError as error:
         fail(f"{where[0] if where else 'the service'} cannot be reached: {type(error).__name__}.", UNAVAILABLE)

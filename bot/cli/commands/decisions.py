@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from bot.api.schemas.requests import RequestOut
-from bot.cli.access.api_client import ApiClient, Refusal, spoken
+from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
 from bot.cli.terminal.screen import fail, prompt
 from bot.cli.terminal.terminal_tables import print_report, show
@@ -57,7 +57,7 @@ async def _approve(
     while True:
         try:
             return await api.post(path, body, again)
-        except Refusal as refused:
+        except RefusedCall as refused:
             if not asks or refused.code not in AMOUNT:
                 raise
             body["amount"] = prompt(str(refused))

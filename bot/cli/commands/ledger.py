@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bot.cli.access.api_client import ApiClient, Refusal, spoken
+from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Json
 from bot.cli.terminal.screen import fail
 from bot.cli.terminal.terminal_tables import show
@@ -53,7 +53,7 @@ def import_(file: File = SHARED, as_json: Json = False) -> None:
         for number, entry in enumerate(entries, 1):
             try:
                 new += (await api.post("/ledger/entries", entry))["code"] == ReplyCode.BOOKED
-            except Refusal as refused:
+            except RefusedCall as refused:
                 wrong.append(f"entry {number}: {refused}")
         return {"new": new, "wrong": wrong}
 

@@ -18,7 +18,7 @@ from pydantic import Field
 
 from bot import logs
 from bot.api.schemas.requests import RequestOut
-from bot.cli.access.api_client import ApiClient, Refusal, connected, elsewhere
+from bot.cli.access.api_client import ApiClient, RefusedCall, connected, elsewhere
 from bot.cli.terminal.views import when
 from bot.rules.access.scopes import PLAIN
 from bot.rules.values.text_table import TextReport
@@ -169,7 +169,7 @@ class Tools:
         """Return the answer, or the sentence of a refusal, so that the agent can read it and continue."""
         try:
             return await call
-        except Refusal as refused:
+        except RefusedCall as refused:
             return f"Refused ({refused.code}): {logs.visible(logs.redact(str(refused)))}"
         except httpx.TransportError as error:
             return f"The service cannot be reached: {type(error).__name__}."

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from bot.practice.faults import Fault
+from bot.practice.faults import SlackFault
 from bot.practice.limits import TooManyRequests
 from bot.practice.model import ApiError, Json
 from bot.practice.web_api.catalog import METHODS, Method
@@ -92,7 +92,7 @@ class WebApi:
             raise ApiError("not_allowed_token_type")
 
 
-def _before(fault: Fault | None) -> None:
+def _before(fault: SlackFault | None) -> None:
     """Apply the faults that stop a call before it has any effect."""
     if fault is None:
         return

@@ -42,7 +42,7 @@ def workload_of(job: JobRequest) -> Workload | None:
 
 
 def unsaid(words: tuple[str, ...]) -> str:
-    """What a run must still say before its time can be told, as sentences; empty when it can."""
+    """What a run must still say before its time is known, as sentences; empty when nothing is missing."""
     return " ".join(unknown(workload(words))) if words else ""
 
 

@@ -72,7 +72,7 @@ class ComparisonQuestion:
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetLine:
+class RunsPerBudget:
     """What one budget buys at one price: runs, their hours, and with a success rate and a value what comes of them.
 
     `net_usd` counts the whole budget as spent.
@@ -92,7 +92,7 @@ class PerRun:
 
     price_usd_h: Decimal
     cost_usd: Decimal
-    budgets: tuple[BudgetLine, ...]
+    budgets: tuple[RunsPerBudget, ...]
     savings_percent: Decimal | None
     per_success_usd: Decimal | None
     roi_percent: Decimal | None
@@ -139,12 +139,12 @@ def run_cost(price_usd_h: Decimal, question: ComparisonQuestion) -> Decimal:
     return max(money.cents(price_usd_h * question.hours * (1 + question.buffer)), money.CENT)
 
 
-def _line(budget: Decimal, cost: Decimal, question: ComparisonQuestion) -> BudgetLine:
+def _line(budget: Decimal, cost: Decimal, question: ComparisonQuestion) -> RunsPerBudget:
     runs = int((budget / cost).to_integral_value(rounding=ROUND_FLOOR))
     rate, value = question.success_rate, question.value_usd
     successes = None if rate is None else int((runs * rate).to_integral_value(rounding=ROUND_HALF_UP))
     net = None if successes is None or value is None else successes * value - budget
-    return BudgetLine(budget, runs, runs * question.hours, successes, net)
+    return RunsPerBudget(budget, runs, runs * question.hours, successes, net)
 
 
 def compare(

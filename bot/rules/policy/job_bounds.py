@@ -59,7 +59,7 @@ def reason(text: str, policy: Policy) -> BoundsVerdict | None:
 
 
 def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
-    """The first thing that is wrong with a job, whoever made it; its hours have a rule of their own."""
+    """Find the first thing that is wrong with a job; `pricing/hours_cap` judges its hours."""
     amounts = (job.budget_cap_usd, job.max_price_usd_h)
     return (
         gpu_count(job.gpu.count_min, job.gpu.count_max, policy)

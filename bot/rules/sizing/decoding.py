@@ -11,10 +11,10 @@ from bot.rules.sizing import throughput_data as table
 from bot.rules.sizing.training import peak_flops
 from bot.rules.sizing.vram import MemoryLayout, kv_bytes, most_at_once, weight_bytes
 from bot.rules.sizing.workload import Architecture, Workload
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 
-def tokens_per_s(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout) -> float:
+def tokens_per_s(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
     """Generated tokens per second of all sequences together, on GPUs that share every layer.
 
     The sequences are half full on average. The GPU's bandwidth and peak must be known.

@@ -20,7 +20,7 @@ from bot.rules.sizing.vram import Fit, MemoryLayout, choices
 from bot.rules.sizing.workload import Architecture, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
 from ledger.kernel import money
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 _NOT_FITTED = frozenset([Sharding.DDP, Sharding.ZERO1])
 
@@ -63,7 +63,7 @@ class RunHours:
 
 def tokens_per_s(
     work: Workload,
-    gpu: Gpu,
+    gpu: GpuModel,
     count: int,
     *,
     runs: Iterable[FinishedRun] = (),
@@ -100,7 +100,7 @@ def tokens_per_s(
 
 
 def _rate(
-    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout, network_gb_s: float | None
+    work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout, network_gb_s: float | None
 ) -> float:
     if not work.trains:
         return decoding.tokens_per_s(work, shape, gpu, count, plan)
@@ -108,7 +108,7 @@ def _rate(
     return count / (seconds or math.inf) * table.STACKS.get(work.stack or "", 1.0)
 
 
-def missing(work: Workload, gpu: Gpu) -> str | None:
+def missing(work: Workload, gpu: GpuModel) -> str | None:
     """Why no throughput can be computed, as a sentence; None when it can."""
     if architecture(work) is None:
         return unknown(work)[0]
@@ -118,7 +118,12 @@ def missing(work: Workload, gpu: Gpu) -> str | None:
 
 
 def predicted_s(
-    work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout, network_gb_s: float | None = None
+    work: Workload,
+    shape: Architecture,
+    gpu: GpuModel,
+    count: int,
+    plan: MemoryLayout,
+    network_gb_s: float | None = None,
 ) -> float | None:
     """Seconds that one GPU spends on one training token under `plan`, before stack and own runs are considered."""
     on = machine(gpu, count, work.number_format, network_gb_s)
@@ -164,7 +169,7 @@ def _hours(tokens: int, rate: float) -> Decimal:
     return money.half_up(Decimal(tokens) / Decimal(rate) / 3600, 6)
 
 
-def _spread(work: Workload, gpu: Gpu, count: int, plan: MemoryLayout) -> float:
+def _spread(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout) -> float:
     """The deviation of the logarithm: independent doubts, added in squares."""
     near = gpu.name in table.MEASURED_GPUS
     same = gpu.architecture in table.NEAR_ARCHITECTURES and link_gb_s(gpu) >= min(table.NVLINK_GB_S.values())
@@ -180,7 +185,7 @@ def _spread(work: Workload, gpu: Gpu, count: int, plan: MemoryLayout) -> float:
     return math.hypot(*doubts)
 
 
-def _sentence(work: Workload, gpu: Gpu, count: int, rate: float, wide: float, mfu: float) -> str:
+def _sentence(work: Workload, gpu: GpuModel, count: int, rate: float, wide: float, mfu: float) -> str:
     where = plural(count, gpu.name) if count == 1 else f"{count} {gpu.name}"
     share = f", {mfu:.0%} of the peak" if work.trains else ""
     return f"{say(rate)} tokens/s on {where} ({say(rate / wide)} to {say(rate * wide)}){share}."
@@ -194,7 +199,7 @@ def say(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def _basis(work: Workload, gpu: Gpu, used: int) -> str:
+def _basis(work: Workload, gpu: GpuModel, used: int) -> str:
     if not work.trains:
         known = "Memory bandwidth, weighed by published decoding rates of Llama 2 on A100"
     elif gpu.name in table.MEASURED_GPUS:

@@ -35,7 +35,7 @@ from bot.rules.sizing.throughput_data import (
 )
 from bot.rules.sizing.vram import MemoryLayout
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 TERMS = ("multiply", "attention", "memory", "mixed", "exchange", "network", "waiting")
 _SHORT = frozenset([Precision.FP8, Precision.INT8])
@@ -57,7 +57,9 @@ class TrainingHardware:
     machines: int
 
 
-def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | None = None) -> TrainingHardware | None:
+def machine(
+    gpu: GpuModel, count: int, precision: Precision, network_gb_s: float | None = None
+) -> TrainingHardware | None:
     """The rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
     peak = peak_flops(gpu, precision)
     if peak is None or gpu.bandwidth_gb_s is None:
@@ -79,12 +81,12 @@ def machine(gpu: Gpu, count: int, precision: Precision, network_gb_s: float | No
     )
 
 
-def link_gb_s(gpu: Gpu) -> float:
+def link_gb_s(gpu: GpuModel) -> float:
     """GB/s between two GPUs of one machine, one direction."""
     return NVLINK_GB_S.get(gpu.name) or PCIE_GB_S.get(gpu.architecture, OTHER_PCIE_GB_S)
 
 
-def peak_flops(gpu: Gpu, precision: Precision) -> float | None:
+def peak_flops(gpu: GpuModel, precision: Precision) -> float | None:
     """Dense FLOP/s of one GPU in `precision`; None where no figure is known. Formats without their own tensor cores
     run at the 16-bit rate."""
     if gpu.peak_bf16_tflops is None:

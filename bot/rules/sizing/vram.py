@@ -15,7 +15,7 @@ from enum import StrEnum
 
 from bot.rules.sizing.workload import Architecture, Precision, Sharding, WorkKind, Workload, architecture, unknown
 from bot.rules.values.phrases import plural
-from providers.gpus.table import Gpu
+from providers.gpus.table import GpuModel
 
 GIB = float(2**30)
 #: Share of the nominal memory that PyTorch reports as a GPU's capacity: 79.15 of 80 GB on A100, 39.59 of 40, 23.65 of
@@ -90,12 +90,12 @@ class Fit:
         return self.verdict is not FitVerdict.DOES_NOT_FIT
 
 
-def usable_gb(gpu: Gpu) -> float:
+def usable_gb(gpu: GpuModel) -> float:
     """What a program can hold in one GPU, in GB."""
     return gpu.memory_gb * (USABLE_ECC if gpu.name in _ECC_IN_MEMORY else USABLE)
 
 
-def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
+def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
     """The first layout that fits, from the one that costs no speed to the one that costs most.
 
     What was said about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller
@@ -125,7 +125,7 @@ def fit(work: Workload, gpu: Gpu, count: int) -> Fit:
     return Fit(FitVerdict.DOES_NOT_FIT, needs, has, beyond(work, plan), needs / has, sentence, found, plan)
 
 
-def choices(work: Workload, gpu: Gpu, count: int) -> tuple[MemoryLayout, ...]:
+def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ...]:
     """Every layout of the work as it was asked for that fits, each with its largest micro batch, for whoever knows
     which is fastest; the layout of `fit` alone where none of them does or there is nothing to choose."""
     shape, has = architecture(work), usable_gb(gpu)
@@ -140,7 +140,7 @@ def choices(work: Workload, gpu: Gpu, count: int) -> tuple[MemoryLayout, ...]:
     return tuple(dict.fromkeys(found)) or (first,)
 
 
-def _fits(work: Workload, gpu: Gpu, count: int, plan: MemoryLayout, found: tuple[Part, ...]) -> Fit:
+def _fits(work: Workload, gpu: GpuModel, count: int, plan: MemoryLayout, found: tuple[Part, ...]) -> Fit:
     needs, has, extra = _sum(found), usable_gb(gpu), beyond(work, plan)
     verdict = FitVerdict.FITS_WITH if extra else FitVerdict.FITS
     where = plural(count, gpu.name) if count == 1 else f"each of {count} {gpu.name}"
@@ -309,7 +309,7 @@ def kv_bytes(shape: Architecture) -> float:
     return float(2 * _SHORT_BYTES * shape.layers * shape.kv_heads * shape.head_width)
 
 
-def most_at_once(work: Workload, shape: Architecture, gpu: Gpu, count: int, plan: MemoryLayout) -> int:
+def most_at_once(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> int:
     """How many sequences can be served at once: as many as were asked for, else what the memory left over can hold."""
     if work.concurrency is not None:
         return work.concurrency

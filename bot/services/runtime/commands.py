@@ -89,7 +89,7 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class FinishSession:
     """The work of a session is done: end it. `succeeded` is what its owner says about the outcome.
 
     `preserve` stops it instead, so that its disk is there until the approved end.

@@ -16,7 +16,7 @@ from bot.services.instances.termination import end_session
 from bot.services.notifications import end_of_session
 from bot.services.notifications.interruption import notify_ended_by
 from bot.services.runtime import recovery_mode
-from bot.services.runtime.commands import Done, Reply, Switch, Terminate
+from bot.services.runtime.commands import FinishSession, Reply, Switch, Terminate
 from bot.services.runtime.context import Context
 from bot.services.runtime.idempotency import KEPT
 from ledger.core.events import record
@@ -112,7 +112,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
     return Stakes(view, cost_now(ctx, view, ctx.clock.now()), " ".join(filter(None, lost)))
 
 
-async def done(ctx: Context, command: Done) -> Reply:
+async def done(ctx: Context, command: FinishSession) -> Reply:
     """The work is done: end the session, or stop it to keep its disk, and say in the ledger how it went."""
     if command.preserve:
         return await _preserve(ctx, command)
@@ -120,7 +120,7 @@ async def done(ctx: Context, command: Done) -> Reply:
     return await _end(ctx, command, EndReason.COMPLETED if command.succeeded else EndReason.WORK_FAILED, sentence)
 
 
-async def _preserve(ctx: Context, command: Done) -> Reply:
+async def _preserve(ctx: Context, command: FinishSession) -> Reply:
     hint = "The session goes on: /gpu done ID destroy ends it with its disk."
     how = "The work is done" if command.succeeded else "The work failed"
     actor, now = command.decider.actor, ctx.clock.now()
@@ -158,7 +158,7 @@ async def _preserve(ctx: Context, command: Done) -> Reply:
     return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence} {longer}")
 
 
-async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done) -> Reply | None:
+async def _standing_still(ctx: Context, tx: Tx, session: Session, command: FinishSession) -> Reply | None:
     """The answer where it is stopped already, or its stop is under way and keeps its data; None where it runs."""
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
@@ -173,7 +173,7 @@ async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Done)
     return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
 
-async def _end(ctx: Context, command: Terminate | Done, code: EndReason, sentence: str) -> Reply:
+async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason, sentence: str) -> Reply:
     facts = command.decider
     now = ctx.clock.now()
     try:

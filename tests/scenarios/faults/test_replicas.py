@@ -7,12 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+import pytest
+
 from bot.rules.values.reply_code import ReplyCode
 from bot.services.instances import launch
 from ledger.kernel.states import InstanceState, SessionState
 from tests.support.matrix import on_clouds
 from tests.support.proxy_provider import Gate, alive, gated
 from tests.support.world import ALICE, BOB, CAROL, World
+
+pytestmark = pytest.mark.both_databases
 
 
 @asynccontextmanager

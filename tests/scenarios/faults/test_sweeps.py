@@ -28,14 +28,14 @@ async def only(w: World) -> tuple[SessionState, InstanceState]:
 def contract(w: World, ref: str | None) -> Contract:
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return vast.account.contracts[int(ref or 0)]
+    return vast.account.instances[int(ref or 0)]
 
 
 def rent(w: World, name: str) -> Contract:
     """Somebody makes an instance at Vast.ai behind our back."""
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+    return vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
 
 
 async def fleet(w: World) -> list[Instance]:
@@ -193,6 +193,7 @@ async def test_what_is_not_ours_is_never_touched(w: World, whose: str) -> None:
     assert not [call for call in list(w.engine.calls)[before:] if call.method in {"DELETE", "PUT"}]
 
 
+@pytest.mark.both_databases
 async def test_an_instance_that_was_taken_for_gone_and_shows_up_again_is_not_booked_twice(w: World) -> None:
     w.tune(replacements=0)
     await w.running(candidates=("vast",), hours=Decimal(6))
@@ -286,6 +287,7 @@ async def test_a_host_that_fails_for_good_is_booked_as_it_is_billed_until_the_ap
     assert session.end_code == "reservation_over"
 
 
+@pytest.mark.both_databases
 async def test_replicas_that_sight_a_stray_together_record_and_end_it_once(w: World) -> None:
     await w.running(candidates=("vast",))
     rent(w, (await w.books()).instances[0].name)

@@ -173,4 +173,4 @@ class People:
         key = f"{view.instance.cloud}/{view.instance.ref}"
         if key in self.month.engine.nodes.running:
             changes = {"job": "done"} if habit == "done" else {"utilisation": [0.0], "idle_since": self.month.now}
-            self.month.engine.nodes.tell(key, **changes)
+            self.month.engine.nodes.configure(key, **changes)

@@ -55,7 +55,7 @@ def contract(s: Scene) -> Contract:
     """What Vast.ai really rents to us."""
     vast = s.stage.w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return next(iter(vast.account.contracts.values()))
+    return next(iter(vast.account.instances.values()))
 
 
 def reached(slack: Slack) -> str:
@@ -333,7 +333,7 @@ async def test_3453_an_orphan_is_told_to_its_people_and_ended_at_its_second_sigh
         name = str(first.name)
         vast = s.stage.w.clouds["vast"]
         assert isinstance(vast, VastSandbox)
-        vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+        vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
         await s.to(s.now + timedelta(seconds=20))
         seen_at = s.now
         (stray,) = (await s.stage.w.books()).strays

@@ -69,6 +69,7 @@ async def test_a_cancelled_request_takes_its_override_with_it(w: World) -> None:
     assert await states(w) == (RequestState.CANCELLED, RequestState.CANCELLED)
 
 
+@pytest.mark.both_databases
 async def test_both_expire_together(w: World) -> None:
     request_id, override_id = await ask(w)
     await w.run(w.ctx.policy.request_ttl_s, w.ctx.policy.request_ttl_s)

@@ -37,6 +37,7 @@ async def test_everything_about_a_request_is_there_sealed_and_whole(w: World) ->
         await journal.audit(w.ctx.db, "zzzzzz")
 
 
+@pytest.mark.both_databases
 async def test_a_change_is_named_and_two_replicas_seal_once(w: World) -> None:
     request_id = await w.approved()
     w.clock.advance(11)

@@ -58,6 +58,7 @@ def through(w: World, change: Callable[[tuple[Charge, ...]], tuple[Charge, ...]]
     w.use({"vast": cast("Provider", Billed(inner, change))})
 
 
+@pytest.mark.both_databases
 async def test_the_ledger_says_what_the_cloud_charged_and_learns_of_late_lines(w: World) -> None:
     request_id = await w.running(candidates=("vast",))
     w.clock.advance(1800)
@@ -123,6 +124,7 @@ async def test_a_bill_that_does_not_come_pages_once_and_a_silent_cloud_stops_not
     assert await true_up.reconcile_due(w.ctx) == 0
 
 
+@pytest.mark.both_databases
 async def test_what_belongs_to_no_session_costs_while_it_waits_and_is_corrected_by_its_bill(w: World) -> None:
     through(w, lambda lines: lines)
     stray = await rowless(w)

@@ -17,7 +17,7 @@ from bot.services.checkpoints import verification
 from bot.services.instances import termination
 from bot.services.market import codec
 from bot.services.market.catalog import Catalog
-from bot.services.runtime.commands import AnswerCheckpointHold, Done
+from bot.services.runtime.commands import AnswerCheckpointHold, FinishSession
 from bot.services.sessions import service
 from ledger.core.writes import amend, book
 from ledger.engine.db import Database
@@ -227,7 +227,7 @@ async def test_a_held_machine_is_let_go_or_extended_and_a_stale_click_changes_no
         await w.settle()
         row = await row_of(w)
         # The buttons of the warning before the end spoke of another one, and of nothing that is not saved.
-        done = Done(request_id, facts(ALICE), seen_end_s=warned_s)
+        done = FinishSession(request_id, facts(ALICE), seen_end_s=warned_s)
         assert (await service.done(w.ctx, done)).code == "stale"
         for seen_s, who, code in ((warned_s, ALICE, "stale"), (end_s(row), DAVE, "not_yours")):
             said = AnswerCheckpointHold(row.session_id, facts(who), seen_s, saved=True)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import cast
 
+import pytest
+
 from bot.rules.values.labels import LabelKey
 from bot.services.billing import shared_ledger
 from bot.services.instances import adoption, reconcile
@@ -36,6 +38,7 @@ async def keep(
     return await adoption.adopt_orphan(w.ctx, command)
 
 
+@pytest.mark.both_databases
 async def test_an_approver_keeps_what_the_ledger_had_lost(w: World) -> None:
     stray = await rowless(w)
     assert (await keep(w, stray.id, ADA)).code == "not_an_approver"
@@ -105,6 +108,7 @@ async def test_to_keep_it_is_approved_like_a_request_and_a_refusal_says_how_it_i
     assert [one.required_approvals for one in books.requests] == [2]
 
 
+@pytest.mark.both_databases
 async def test_of_two_who_decide_at_once_one_is_refused_and_does_nothing(w: World) -> None:
     stray = await rowless(w)
 

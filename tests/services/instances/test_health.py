@@ -23,7 +23,7 @@ KIND = "session.interrupted"
 def contracts(w: World) -> list[Contract]:
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    return list(vast.account.contracts.values())
+    return list(vast.account.instances.values())
 
 
 def hide(w: World, seconds: float) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bot.rules.instances.power import PowerAction
 from bot.services.instances import power, reconcile
-from bot.services.runtime.commands import Done, Reply, Switch
+from bot.services.runtime.commands import FinishSession, Reply, Switch
 from bot.services.sessions import service
 from ledger.core.moves import move
 from ledger.core.writes import amend
@@ -173,7 +173,7 @@ async def test_who_may_not_and_what_cannot(w: World) -> None:
 @pytest.mark.parametrize("preserve", [True, False])
 async def test_done_keeps_the_disk_until_the_end_or_destroys_it(w: World, preserve: bool) -> None:
     request_id = await w.running(candidates=(stoppable(w),))
-    reply = await service.done(w.ctx, Done(request_id, facts(ALICE), preserve=preserve))
+    reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=preserve))
     assert reply.code == ("preserving" if preserve else "terminating")
     await w.run(120, 30)
     assert (await now(w))[0].state is (SessionState.STOPPED if preserve else SessionState.TERMINATED)
@@ -182,7 +182,7 @@ async def test_done_keeps_the_disk_until_the_end_or_destroys_it(w: World, preser
 async def test_a_disk_that_cannot_be_kept_ends_nothing(w: World) -> None:
     cannot = next(name for name, one in w.ctx.providers.items() if one.capabilities.ssh and not one.capabilities.stop)
     request_id = await w.running(candidates=(cannot,))
-    reply = await service.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
     assert (reply.code, "destroy ends it with its disk" in reply.sentence) == ("cannot_stop", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
@@ -204,7 +204,7 @@ async def test_a_disk_is_not_kept_where_a_stop_keeps_nothing(
     assert "| yes (billed on, host-local) |" in text
     (tmp_path / "vast.md").write_text(text.replace("| yes (billed on, host-local) |", "| no |"))
     monkeypatch.setattr(model, "FOLDER", tmp_path)
-    reply = await service.done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    reply = await service.done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
     assert (reply.code, "keeps nothing that is on the machine" in reply.sentence) == ("stop_keeps_nothing", True)
     assert (await now(w))[0].state is SessionState.RUNNING
 
@@ -228,6 +228,7 @@ class Late(InFront):
         return found or await self.inner.list()
 
 
+@pytest.mark.both_databases
 async def test_a_look_that_answers_late_starts_nothing_and_a_stop_replaces_a_start(w: World) -> None:
     cloud = stoppable(w)
     w.wrap(cloud, lambda inner: cast("Provider", Late(inner)))

@@ -33,7 +33,7 @@ async def test_a_quiet_look_asks_two_questions_and_a_twin_is_still_found(w: Worl
     (first,) = w.instances()
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    vast.account.rent(next(vast.account.market.slices()), {"label": first.name, "image": "x", "disk": 50}, vast)
+    vast.account.rent(next(vast.account.market.slices()), {"label": first.name, "image": "x", "disk": 50})
     w.clock.advance(60)
     assert (await reconcile.observe(w.ctx, "vast")).urgent
     assert [stray.state for stray in (await w.books()).strays] == [OrphanState.SEEN]

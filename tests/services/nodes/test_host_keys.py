@@ -27,7 +27,7 @@ async def the(w: World) -> Instance:
 
 def wipe(w: World, row: Instance) -> None:
     """The machine shows another host key from now on."""
-    w.engine.doors.new_key(f"{row.cloud}/{row.ref}")
+    w.engine.ssh_ports.new_key(f"{row.cloud}/{row.ref}")
 
 
 async def look(w: World, after_s: float = 900) -> None:

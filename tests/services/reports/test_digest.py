@@ -7,6 +7,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.services.billing import rollup
 from bot.services.outbox import dispatch
 from bot.services.reports import digest
@@ -45,6 +47,7 @@ async def used(w: World, owner: Actor, cloud: str, usd: str, at: timedelta, **se
         return mine.id
 
 
+@pytest.mark.both_databases
 async def test_a_day_is_told_once_whoever_ticks_and_late_when_slack_was_away(bare: World) -> None:
     w = bare
     w.tune(digest_weekly="", budgets={"global": {"monthly": Decimal(100)}})

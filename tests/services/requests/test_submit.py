@@ -6,6 +6,8 @@ import asyncio
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from bot.services.requests import submit
 from bot.services.runtime.commands import Provision
 from ledger.kernel.job import GpuConstraint, JobRequest
@@ -20,6 +22,7 @@ def provision(key: str = "k1", **changes: Any) -> Provision:
     return Provision(key, ALICE, CHANNEL, JobRequest(**asked))
 
 
+@pytest.mark.both_databases
 async def test_the_same_message_asks_once(w: World) -> None:
     first = await submit.submit(w.ctx, provision())
     again = await submit.submit(w.ctx, provision())
@@ -28,6 +31,7 @@ async def test_the_same_message_asks_once(w: World) -> None:
     assert len((await w.books()).requests) == 1
 
 
+@pytest.mark.both_databases
 async def test_the_same_message_at_two_replicas_at_once_asks_once(w: World) -> None:
     other = w.replica()
     both = [submit.submit(one.ctx, provision()) for one in (w, other) for _ in range(4)]
@@ -89,6 +93,7 @@ async def test_the_disk_is_at_least_what_the_workload_needs(w: World) -> None:
     assert [row.job.disk_gb for row in (await w.books()).requests] == [64, 200]
 
 
+@pytest.mark.both_databases
 async def test_the_most_open_requests_hold_however_many_ask_at_once(w: World) -> None:
     replies = await asyncio.gather(*(w.ask() for _ in range(12)))
     assert sum(reply.ok for reply in replies) == w.ctx.policy.max_open_requests_per_user

@@ -50,6 +50,7 @@ def most_within(at_s: list[float], window_s: float) -> int:
     return max(bisect_left(times, start + window_s - 1e-6) - place for place, start in enumerate(times))
 
 
+@pytest.mark.both_databases
 @pytest.mark.parametrize(("cloud", "group"), list(DOCUMENTED))
 async def test_two_replicas_together_keep_the_documented_limit(
     replicas: tuple[LedgerPacer, LedgerPacer], clock: SteppedClock, cloud: str, group: str
@@ -105,6 +106,7 @@ async def test_a_ledger_that_cannot_be_asked_leaves_each_process_its_own_turns(
     assert "are not shared" in caplog.text
 
 
+@pytest.mark.both_databases
 async def test_a_restart_does_not_forget_the_last_launch(db: Database, clock: SteppedClock) -> None:
     launch = able("lambda").rate_limits["launch"]
     await LedgerPacer(db, clock).reserve("lambda/a/launch", launch)

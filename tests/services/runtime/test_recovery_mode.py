@@ -29,7 +29,7 @@ def rent(w: World, name: str) -> str:
     """Somebody makes an instance at Vast.ai behind our back; its id there."""
     vast = w.clouds["vast"]
     assert isinstance(vast, VastSandbox)
-    made = vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50}, vast)
+    made = vast.account.rent(next(vast.account.market.slices()), {"label": name, "image": "x", "disk": 50})
     return str(made.ref)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from bot.services.instances import reconcile
 from bot.services.nodes import enrollment
-from bot.services.runtime.commands import Done, KeepRunning, Terminate
+from bot.services.runtime.commands import FinishSession, KeepRunning, Terminate
 from bot.services.sessions import idle_termination, service
 from ledger.engine.db import Database
 from ledger.kernel.states import InstanceState, SessionState
@@ -114,7 +114,7 @@ async def test_a_job_that_is_done_is_told_and_its_buttons_act_on_that_end_and_no
         mark = int(row.cut_at.timestamp())
         stale = await service.terminate(w.ctx, Terminate(request_id, facts(ALICE), seen_end_s=mark - 1))
         assert stale.code == "stale"
-        assert (await service.done(w.ctx, Done(request_id, facts(ALICE), seen_end_s=mark))).ok
+        assert (await service.done(w.ctx, FinishSession(request_id, facts(ALICE), seen_end_s=mark))).ok
         await w.settle()
         assert (await session(w)).end_code == "completed"
         assert [entry[3] for entry in w.board.shown if entry[0] == KIND] == [1, 2]
@@ -169,9 +169,9 @@ async def test_6787_a_machine_that_reports_is_not_absent_whatever_the_listing_sa
         await started(w)
         vast = w.clouds["vast"]
         assert isinstance(vast, VastSandbox)
-        (contract,) = vast.account.contracts.values()
+        (contract,) = vast.account.instances.values()
         contract.listed_at = w.clock.now() + timedelta(hours=1)
-        await w.engine.doors.close_all()
+        await w.engine.ssh_ports.close_all()
         for _ in range(8):
             w.clock.advance(30)
             await reconcile.observe(w.ctx, "vast")

@@ -12,7 +12,7 @@ from bot.rules.values.phrases import rate
 from bot.services.checkpoints import hold
 from bot.services.instances.power import switch
 from bot.services.reports import digest
-from bot.services.runtime.commands import Done, Switch
+from bot.services.runtime.commands import FinishSession, Switch
 from bot.services.sessions import expiration, retained_disks
 from bot.services.sessions.service import done, listing
 from bot.services.sessions.service import status as status_of
@@ -58,7 +58,7 @@ async def shown_as_a_disk(w: World, disk: Disk) -> None:
 async def test_a_stopped_machine_has_a_disk_that_is_paid_until_it_starts_or_ends(w: World) -> None:
     request_id = await w.running(candidates=("runpod",), hours=Decimal(8))
     assert await kept(w) == []
-    wished = await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+    wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
     assert wished.code == "preserving"
     await w.run(60, 30)
     (disk,) = await kept(w)
@@ -122,7 +122,7 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
     async with checked_world(sqlite_db, clock) as w:
         w.tune(checkpoint_unverified="destroy")
         request_id = await w.running(candidates=("vast",), hours=Decimal(2))
-        wished = await done(w.ctx, Done(request_id, facts(ALICE), preserve=True))
+        wished = await done(w.ctx, FinishSession(request_id, facts(ALICE), preserve=True))
         # One sentence cannot say that the disk goes at the approved end and that it outlives it.
         assert (wished.code, "when it goes" in wished.sentence) == ("preserving", False)
         assert "Its disk stays after that too" in wished.sentence
@@ -155,13 +155,13 @@ async def test_a_disk_that_its_owner_wants_kept_outlives_the_approved_end_and_go
         twice = await w.running(candidates=("vast",), hours=Decimal(2))
         # A stop that was ordered for another reason, before the wish and while it stands still.
         assert (await switch(w.ctx, Switch(twice, facts(ALICE), PowerAction.STOP))).ok
-        wish = Done(twice, facts(ALICE), preserve=True)
+        wish = FinishSession(twice, facts(ALICE), preserve=True)
         assert (await done(w.ctx, wish)).code == "preserving"
         await w.run(60, 30)
-        assert (await done(w.ctx, Done(twice, facts(DAVE), preserve=True))).code == "not_yours"
+        assert (await done(w.ctx, FinishSession(twice, facts(DAVE), preserve=True))).code == "not_yours"
         assert (await done(w.ctx, wish)).code == "preserving"
         assert (await w.books()).sessions[1].preserve is True
         assert (await done(w.ctx, replace(wish, session="zzzzzz"))).code == "unknown_id"
-        assert (await done(w.ctx, Done(twice, facts(ALICE)))).code == "terminating"
+        assert (await done(w.ctx, FinishSession(twice, facts(ALICE)))).code == "terminating"
         await w.settle()
         assert w.alive() == []
