@@ -67,6 +67,6 @@ def page() -> str:
         "## Limits",
         f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`), "
         "shown in `RateLimit-Limit` and `RateLimit-Remaining`, which counts what the answering replica has left; above "
-        "it, the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as if it "
-        "did not exist.",
+        "it, the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as "
+        "if it did not exist.",
     )
