@@ -168,25 +168,25 @@ class CloudAdapter(Provider):
         return await self._http.send_once(*self._create_call(spec), timeout_s=timeout_s, json=body)
 
     async def stop(self, ref: str) -> None:
-        """Refuse: a cloud that can stop says how."""
+        """Refuse: a cloud that can stop overrides this."""
         raise self._unsupported("stop")
 
     async def start(self, ref: str) -> None:
-        """Refuse: a cloud that can start says how."""
+        """Refuse: a cloud that can start overrides this."""
         raise self._unsupported("start")
 
     async def restart(self, ref: str) -> None:
-        """Refuse: a cloud that can restart says how."""
+        """Refuse: a cloud that can restart overrides this."""
         raise self._unsupported("restart")
 
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def balance(self) -> Balance:
-        """Refuse: a cloud that tells its balance says how."""
+        """Refuse: a cloud that has a call for its balance overrides this."""
         raise self._unsupported("balance")
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """Refuse: a cloud that tells its bill says how."""
+        """Refuse: a cloud that has a call for its bill overrides this."""
         raise self._unsupported("charges")
 
     def _unsupported(self, verb: str) -> Unsupported:

@@ -94,7 +94,7 @@ async def joined(searches: Iterable[Awaitable[tuple[Offer, ...]]]) -> tuple[Offe
 
 
 def pending(ref: str, spec: InstanceSpec) -> ObservedInstance:
-    """A new instance of which the cloud told no more than its id: it is what was asked for."""
+    """A new instance of which the cloud gave only the id: the rest is what was requested."""
     offer = spec.offer
     return ObservedInstance(
         cloud=offer.cloud,

@@ -44,7 +44,7 @@ def files(cloud: str, spec: InstanceSpec, container: str) -> list[dict[str, Any]
 
 
 def background(command: str, log: str) -> str:
-    """A command that goes on after the boot, with what it prints in a file."""
+    """A command that continues after the boot, with what it prints in a file."""
     return f"nohup {command} >{FOLDER}/{log}.log 2>&1 &"
 
 

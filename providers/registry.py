@@ -123,7 +123,7 @@ REGISTRY: Mapping[str, ProviderEntry] = MappingProxyType(_BY_NAME)
 
 
 def register(entry: ProviderEntry) -> None:
-    """Make a cloud known to every door. ValueError for a name that is taken."""
+    """Make a cloud known to every interface. ValueError for a name that is taken."""
     if entry.name in _BY_NAME:
         raise ValueError(f"there is a cloud called {entry.name} already")
     _BY_NAME[entry.name] = entry

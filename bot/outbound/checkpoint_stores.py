@@ -1,6 +1,6 @@
-"""Where checkpoints are kept outside of the clouds: the newest file of a place on the Hub or in S3, or one URL.
+"""Find the newest checkpoint in an external store: on the Hub, in S3, or behind one URL.
 
-The clients are imported on first use and run in a thread. They answer with facts or with one error, and decide nothing.
+The clients are imported on first use and run in a thread. They return facts or raise one error, and decide nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from bot.outbound.egress import AddressRefused, AddressUnreachable, Egress, head
 
 TIMEOUT_S = 20.0
-#: Files beside checkpoints: they tell how a job goes, or what a repository is, and keep nothing of the job.
+#: Files beside checkpoints: they log a job or describe a repository, and contain nothing that the job saved.
 _BESIDE = re.compile(
     r"\.(?:log|out|err)(?:\.(?:\d+|gz))?$|(?:^|/)(?:events\.out\.|logs?/|\.git\w+$|README(?:\.\w+)?$)", re.IGNORECASE
 )
@@ -25,12 +25,12 @@ CONNECT_S = 5.0
 
 
 class StoreUnreachable(Exception):
-    """The store could not be asked; the message is one sentence without any secret."""
+    """The store could not be read; the message is one sentence without any secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """One file: its path, its bytes, and the store's own time of it."""
+    """One file: its path, its size in bytes, and its time in the store."""
 
     path: str
     size: int
@@ -39,18 +39,21 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """`secrets` are the variables that the stores' own clients know, such as HF_TOKEN."""
+    """The checkpoint stores. `secrets` are the variables that their own clients know, such as HF_TOKEN."""
 
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     hub_url: str | None = None
     s3_url: str | None = None
-    #: A place is looked at for so long: keys come in ascending order, so what was not read is often the newest.
+    #: A place is read for this long: keys come in ascending order, so what was not read is often the newest.
     timeout_s: float = TIMEOUT_S
-    #: Where a URL may lead; whoever asks for GPUs chooses it.
+    #: Where a URL may lead; the requester chooses the URL.
     egress: Egress = field(default_factory=Egress)
 
     async def newest(self, scheme: str, root: str, path: str) -> StoredFile | None:
-        """The newest file at a place, of scheme s3, hf or https; None where there is none, else `StoreUnreachable`."""
+        """Return the newest file at a place, of scheme s3, hf or https; None where there is none.
+
+        Raises `StoreUnreachable` when the store could not be read.
+        """
         if scheme == "https":
             return await self._file(root)
         over = Event()
@@ -61,13 +64,13 @@ class Stores:
         except TimeoutError:
             raise StoreUnreachable(f"{scheme}://{root} was not read to its end in {self.timeout_s:g} s") from None
         except Exception as error:  # noqa: BLE001 # Two libraries and their transports raise what they like.
-            # What the clients raise may hold a signed address or a header, so only its kind is said.
+            # A client's error may contain a signed address or a header, so only its type is named.
             raise StoreUnreachable(f"{scheme}://{root} could not be asked ({type(error).__name__})") from None
         finally:
-            over.set()  # A thread cannot be ended from outside, so it asks between two pages.
+            over.set()  # A thread cannot be ended from outside, so it checks this between two pages.
 
     async def _file(self, url: str) -> StoredFile | None:
-        """One file by its URL, as its server describes it without sending it."""
+        """Return one file by its URL, as its server describes it without sending it."""
         try:
             answer = await head(url, self.egress, timeout_s=self.timeout_s)
         except AddressRefused:
@@ -100,9 +103,9 @@ class Stores:
         newest: StoredFile | None = None
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
             if over.is_set():
-                return None  # Nobody waits for this answer any more.
+                return None  # Nobody waits for this result any more.
             for one in page.get("Contents", ()):
-                # `run` is a prefix of `run2/` too, where somebody else's newer file would speak for this place.
+                # `run` is a prefix of `run2/` too, where another job's newer file would count for this place.
                 if not prefix or one["Key"] == prefix or one["Key"].startswith(f"{prefix}/"):
                     newest = _newer(newest, StoredFile(one["Key"], int(one["Size"]), one["LastModified"]))
         return newest
@@ -112,7 +115,7 @@ class Stores:
         from huggingface_hub.errors import EntryNotFoundError  # noqa: PLC0415
 
         api: Any = HfApi(endpoint=self.hub_url, token=self.secrets.get("HF_TOKEN") or False)
-        # A listing of a Hub that is away is tried for 23 s in a thread that nothing ends; this call is tried once.
+        # A listing of an unreachable Hub is retried for 23 s in a thread that nothing ends; this call is tried once.
         api.model_info(repository, timeout=CONNECT_S)
         newest: StoredFile | None = None
         try:
@@ -128,7 +131,7 @@ class Stores:
 
 
 def _newer(one: StoredFile | None, other: StoredFile) -> StoredFile | None:
-    # A log goes on when nothing is saved any more, and a new repository has a file before anything is.
+    # A log still grows when nothing is saved any more, and a new repository has a file before anything is saved.
     if _BESIDE.search(other.path):
         return one
     return other if one is None or other.at >= one.at else one

@@ -1,9 +1,9 @@
-"""One POST, or one HEAD, to an address that somebody else chose, without becoming their way into our network.
+"""Send one POST or HEAD to an address that a user chose, without exposing our own network.
 
-The name is resolved once, every record of the answer is checked, and what is dialled is the checked address; Host, SNI
-and the certificate stay with the name. There are no redirects, no proxies from the environment, no connection that
-outlives its call, and nothing of the answer but its status. A name that points somewhere else a moment later
-(rebinding) changes nothing, because nobody asks for it again.
+The name is resolved once, every record of the reply is checked, and the checked address is dialled; Host, SNI and the
+certificate stay with the name. There are no redirects, no proxies from the environment, no connection that outlives its
+call, and nothing of the response is used but its status. A name that resolves to another address a moment later
+(rebinding) changes nothing, because it is never resolved again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import httpcore
 from ledger.kernel.network_guard import forbid_in_transaction
 
 TIMEOUT_S: Final = 15.0
-#: So much of an answer is read, and thrown away: a server that never stops talking must not keep us.
+#: At most this much of a response is read, and discarded: a server that never stops sending must not keep us.
 READ_MAX: Final = 64 * 1024
 LONGEST_URL: Final = 1000
 PORTS: Final = {"https": 443, "http": 80}
@@ -66,7 +66,7 @@ class AddressRefused(ValueError):
 
 
 class AddressUnreachable(Exception):
-    """Nobody answered; the message says in a few words what happened, and nothing of what was received."""
+    """The address did not respond; the message says what happened, and nothing of what was received."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart once; nothing reads the text again."""
+    """The parts of a URL, parsed once."""
 
     scheme: str
     host: str
@@ -101,9 +101,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class EgressResponse:
-    """What is known of an answer: its status, and for how many seconds it asked to be left alone.
+    """What is used of a response: its status, and its Retry-After in seconds.
 
-    Of a HEAD also the bytes of what is there, and when it was last changed; None where the server does not say.
+    Of a HEAD also the size of the file, and when it was last changed; None where the server does not say.
     """
 
     status: int
@@ -121,7 +121,7 @@ def is_public(address: Address) -> bool:
 
 
 def read_url(url: str, egress: Egress) -> Target:
-    """A URL that may be called as far as its text tells. Raises `Refused`."""
+    """Parse a URL that may be called as far as its text shows. Raises `AddressRefused`."""
     if len(url) > LONGEST_URL or not _PLAIN.fullmatch(url) or "\\" in url:
         raise AddressRefused(
             "A webhook's URL is ASCII without spaces and backslashes, such as https://example.com/hooks."
@@ -176,13 +176,16 @@ def _inside(host: str) -> AddressRefused:
 
 
 async def resolve_once(host: str, port: int) -> Sequence[str]:
-    """The system's own answer, all records of it."""
+    """Resolve a name with the system's resolver; return all its records."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -> Sequence[str]:
-    """The addresses behind a target, resolved once; all of them may be dialled. Raises `Refused`, `Unreachable`."""
+    """Resolve a target once and return its addresses, all of which may be dialled.
+
+    Raises `AddressRefused` and `AddressUnreachable`.
+    """
     forbid_in_transaction("webhook")
     if _literal(target.host) is not None:
         found: Sequence[str] = [target.host]
@@ -193,14 +196,14 @@ async def vet(target: Target, egress: Egress, resolve: Resolve = resolve_once) -
             raise AddressUnreachable("the name does not resolve") from error
     if not found:
         raise AddressUnreachable("the name does not resolve")
-    # One bad record of several is enough: whoever answers so wants it to be the one that is dialled.
+    # One bad record of several is enough to refuse: an attacker adds it so that it is the one that is dialled.
     if not all(egress.allows(target.scheme, ip, target.port) for ip in found):
         raise _inside(target.host)
     return found
 
 
 class _Pinned(httpcore.AsyncNetworkBackend):
-    """Dials the addresses that were checked, whatever name it is asked for."""
+    """Dial the addresses that were checked, whatever name is requested."""
 
     def __init__(self, addresses: Sequence[str], port: int) -> None:
         self._addresses = addresses
@@ -225,11 +228,11 @@ class _Pinned(httpcore.AsyncNetworkBackend):
         raise failed
 
     async def connect_unix_socket(self, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        """Never: a path is no public address."""
+        """Refuse: a path is no public address."""
         raise httpcore.UnsupportedProtocol("no local sockets")
 
     async def sleep(self, seconds: float) -> None:
-        """The library's own pauses."""
+        """Sleep for the library's own pauses."""
         await self._inner.sleep(seconds)
 
 
@@ -243,7 +246,7 @@ async def post(
     resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
 ) -> EgressResponse:
-    """POST `body` and say which status came back. Raises `Refused` and `Unreachable`, and nothing else."""
+    """POST `body` and return the status. Raises only `AddressRefused` and `AddressUnreachable`."""
     return await _call("POST", url, body, headers, egress, timeout_s, resolve, tls)
 
 
@@ -255,7 +258,7 @@ async def head(
     resolve: Resolve = resolve_once,
     tls: ssl.SSLContext | None = None,
 ) -> EgressResponse:
-    """HEAD a file and say what its server knows of it. Raises `Refused` and `Unreachable`, and nothing else."""
+    """HEAD a file and return what its server says of it. Raises only `AddressRefused` and `AddressUnreachable`."""
     return await _call("HEAD", url, b"", {}, egress, timeout_s, resolve, tls)
 
 
@@ -284,7 +287,10 @@ async def _call(
 
 @cache
 def _trusted() -> ssl.SSLContext:
-    """Whom this machine trusts, read once: it takes longer than the whole delivery, and the loop waits meanwhile."""
+    """Return the certificates that this machine trusts, read once.
+
+    Reading them takes longer than the whole delivery, and blocks the event loop.
+    """
     return ssl.create_default_context()
 
 
@@ -322,7 +328,7 @@ async def _send(
 
 
 def _retry_after(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
-    """Seconds of a Retry-After header; a date there, or nonsense, is none."""
+    """Return the seconds of a Retry-After header; None for a date or nonsense."""
     said = _header(headers, b"retry-after")
     return float(said) if said.isdigit() and len(said) <= 6 else None
 

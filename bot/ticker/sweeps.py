@@ -1,4 +1,4 @@
-"""The table of jobs: which service is called how often, and what wakes it earlier."""
+"""Define the jobs: which service is called how often, and what wakes it earlier."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from bot.services.sessions import expiration, idle_termination, overspend, retai
 from bot.services.webhooks import delivery
 from bot.ticker.schedule import ScheduledJob
 
-#: Completed hours are booked this often; the running hour is computed when somebody looks.
+#: Completed hours are booked this often; the running hour is computed on request.
 ACCRUE_S = 60.0
 #: Entries that were booked are folded into the rollup this often; until then they are counted one by one.
 ROLL_S = 10.0
-#: Whether a digest is due is looked up this often.
+#: It is checked this often whether a digest is due.
 DIGEST_S = 30.0
 #: The clouds' own bills are read this often.
 RECONCILE_S = 3600.0
-#: Runs at once of the jobs that wait for answers from outside: a cloud or Slack that hangs holds up one of them.
+#: Concurrent runs of the jobs that wait for replies from outside: a cloud or Slack that hangs delays one of them.
 WIDTH = 4
 
 Recover = Callable[[], Awaitable[int]]
 
 
 class CloudWatch:
-    """Looks at one cloud: at its own pace while all is quiet, soon while something boots or ends there."""
+    """Reconcile one cloud: at a slow pace while all is quiet, soon while an instance boots or ends there."""
 
     def __init__(self, ctx: Context, cloud: str) -> None:
         self._ctx = ctx
@@ -43,19 +43,19 @@ class CloudWatch:
         self._next_at: datetime | None = None
 
     def hurry(self) -> None:
-        """Something was just ordered there: look again soon, though never below the pace of a boot."""
+        """Run the next pass soon after an order there, though never below the pace of a boot."""
         if self._looked_at is not None and self._next_at is not None:
             soonest = self._looked_at + timedelta(seconds=self._ctx.timing.boot_poll_s)
             self._next_at = min(self._next_at, soonest)
 
     async def look(self) -> int:
-        """Look when it is time; 1 when the cloud was listed."""
+        """Run a reconcile pass when it is time; 1 when the cloud was listed."""
         if self._next_at is not None and self._ctx.clock.now() < self._next_at:
             return 0
         return await self.look_now()
 
     async def look_now(self) -> int:
-        """One complete look, whatever the time."""
+        """Run one complete reconcile pass, whatever the time."""
         timing = self._ctx.timing
         self._looked_at = self._ctx.clock.now()
         found = await reconcile.observe(self._ctx, self._cloud)
@@ -65,7 +65,10 @@ class CloudWatch:
 
 
 def jobs(ctx: Context, messenger: Messenger | None, recover: Recover | None) -> list[ScheduledJob]:
-    """Every job of one process. Without a messenger nothing is delivered: the rows wait for a process that has one."""
+    """Return every job of one process.
+
+    Without a messenger nothing is delivered: the rows wait for a process that has one.
+    """
     tick_s, hints = ctx.timing.tick_s, ctx.hints
     asked, bought, shown = (hints.requests,), (hints.instances,), (hints.outbox,)
     table = [

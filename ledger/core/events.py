@@ -1,4 +1,4 @@
-"""The journal and the outbox, written in the transaction of the change that they speak of."""
+"""Write the journal and the outbox in the transaction of the change that they speak of."""
 
 from __future__ import annotations
 

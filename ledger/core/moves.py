@@ -1,4 +1,4 @@
-"""The only code that changes a state. One guarded UPDATE, its journal row and its notifications, in one transaction."""
+"""Change states, and nothing else does: one guarded UPDATE, its journal row and its notifications, in a transaction."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ledger.models import GrantRow, Instance, Orphan, Request, Session
 
 Row = TypeVar("Row", Request, GrantRow, Session, Instance, Orphan)
 
-#: The rows of which a sweep takes claims.
+#: The rows that jobs claim.
 CLAIMED: tuple[type[Any], ...] = (Request, Session, Instance)
 
 
@@ -47,7 +47,7 @@ MOVED: dict[type[State], EventKind] = {
 
 
 class MoveError(Exception):
-    """A move did not happen; `row_id`, `now` and `to` say which."""
+    """Say that a move did not happen; `row_id`, `now` and `to` say which."""
 
     def __init__(self, row_id: str, now: str, to: str) -> None:
         super().__init__(f"{row_id} is {now} and did not become {to}")
@@ -57,15 +57,15 @@ class MoveError(Exception):
 
 
 class StaleMove(MoveError):
-    """Somebody else moved the row first, or the claim under which we worked is no longer ours."""
+    """Say that somebody else moved the row first, or that the claim of this work is lost."""
 
 
 class IllegalMove(MoveError):
-    """The table of legal moves has no way from the row's history to this state: a bug in the caller."""
+    """Say that no legal move leads from the row's history to this state: a bug in the caller."""
 
 
 class ProofMissing(TypeError):
-    """A move of an instance to GONE was tried without a `ProofOfEnd`."""
+    """Say that a move of an instance to GONE was tried without a `ProofOfEnd`."""
 
 
 async def move(
@@ -131,7 +131,7 @@ async def move(
 
 
 def _freed(to: State) -> dict[str, Any]:
-    """The columns by which a claim ends with the move, and by which no job looks again where nothing is left to do."""
+    """Return the columns by which a claim ends with the move, and by which no job looks again at a finished row."""
     if isinstance(to, GrantState | OrphanState):
         return {}
     freed: dict[str, Any] = {} if claim_goes_on(to) else {"claim_token": None, "claim_until": None}
@@ -143,7 +143,7 @@ def _evidence(proof: ProofOfEnd | None) -> dict[str, Any]:
 
 
 def _refuse_misuse(model: type[Any], to: State, claim: str | None, values: dict[str, Any]) -> None:
-    """A call that could only do something else than it says is a TypeError."""
+    """Raise TypeError for a call that could only do something else than it says."""
     if type(to) is not model.state.type.enum:
         raise TypeError(f"{to!r} is a state of another machine than {model.__name__}'s")
     if not values.keys().isdisjoint({"id", "state", "version"}):
@@ -153,7 +153,7 @@ def _refuse_misuse(model: type[Any], to: State, claim: str | None, values: dict[
 
 
 def _refusal(row_id: str, now: State, to: State) -> MoveError:
-    """Tell a lost race from a bug: after a race the row is where a legal history leads."""
+    """Distinguish a lost race from a bug: after a race the row is where a legal history leads."""
     followed = is_terminal(now) or any(now == state or now in reachable(state) for state in sources(to))
     return (StaleMove if followed else IllegalMove)(row_id, str(now), str(to))
 

@@ -1,4 +1,4 @@
-"""Small guarded writes that are not moves: money, columns of a row in hand, and the bookkeeping of the outbox."""
+"""Write what is not a move, each guarded: money, columns of a row, and new requests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def amend(
     await lock_family(tx, model, row_id)
     where = [model.id == row_id]
     if claim is not None:
-        where.append(model.claim_token == claim)  # type: ignore[union-attr] # Strays have no claim and pass none.
+        where.append(model.claim_token == claim)  # type: ignore[union-attr] # Orphans have no claim and pass none.
     if version is not None:
         where.append(model.version == version)
     done = await tx.execute(update(model).where(*where).values(**values).returning(model.id))
@@ -47,14 +47,14 @@ async def amend(
 
 
 async def add_request(tx: Tx, **values: Any) -> bool:
-    """Store a request with these columns. False when its inbound message has asked already, here or elsewhere."""
+    """Store a request with these columns. False when its inbound message has made one already, here or elsewhere."""
     insert = insert_for(tx, Request).values(**values).on_conflict_do_nothing(index_elements=["inbox_key"])
     return (await tx.execute(insert.returning(Request.id))).first() is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEntry:
-    """One balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
+    """Describe one balanced entry to be booked: a positive amount in dollars that moves from `credit` to `debit`."""
 
     key: str
     kind: EntryKind
@@ -102,7 +102,7 @@ async def book(
 
 
 async def book_all(tx: Tx, entries: Sequence[NewEntry]) -> int:
-    """Book many entries in few statements; how many of them are new. The rest is as for one."""
+    """Book many entries in few statements, as `book` does one; returns how many of them are new."""
     if any(entry.amount_usd < 0 for entry in entries):
         raise ValueError("an entry moves a positive amount; book a correction in the other direction")
     rows = [

@@ -1,4 +1,4 @@
-"""A time cut into whole months, days and hours (UTC), as the rollup has them, and what is left at its edges."""
+"""Cut a time into whole months, days and hours (UTC), as the rollup has them, and the rest at its edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ ORDER = (RollupTier.MONTH, RollupTier.DAY, RollupTier.HOUR)
 
 @dataclass(frozen=True, slots=True)
 class CalendarSpan:
-    """[since, until): rows of one tier, or single entries where `tier` is None. None: without that end."""
+    """Name the time [since, until) as rows of one tier, or as single entries where `tier` is None.
+
+    `since` or `until` None: open at that side.
+    """
 
     tier: RollupTier | None
     since: datetime | None
@@ -21,7 +24,7 @@ class CalendarSpan:
 
 
 def begin(tier: RollupTier, at: datetime) -> datetime:
-    """When the hour, day or month (UTC) began that `at` lies in."""
+    """Return when the hour, day or month (UTC) that contains `at` began."""
     hour = at.replace(minute=0, second=0, microsecond=0)
     if tier is RollupTier.HOUR:
         return hour
@@ -30,14 +33,14 @@ def begin(tier: RollupTier, at: datetime) -> datetime:
 
 
 def after(tier: RollupTier, began: datetime) -> datetime:
-    """When the hour, day or month ends that began then."""
+    """Return when the hour, day or month ends that began then."""
     if tier is RollupTier.MONTH:
         return begin(tier, began + timedelta(days=31))
     return began + (timedelta(days=1) if tier is RollupTier.DAY else timedelta(hours=1))
 
 
 def spans(since: datetime | None, until: datetime | None = None) -> list[CalendarSpan]:
-    """The time as few spans, in order, that cover it exactly once."""
+    """Return few spans, in order, that cover the time exactly once."""
     if since is not None and until is not None and until <= since:
         return []
     return _cut(since, until, ORDER)

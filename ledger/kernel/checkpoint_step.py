@@ -1,4 +1,4 @@
-"""How far the check of a checkpoint is before a termination."""
+"""Name the steps of the checkpoint check before a termination."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class CheckpointStep(Vocabulary):
-    """Where the checkpoint check of an instance stands."""
+    """Say where the checkpoint check of an instance is."""
 
     SAVING = "saving", "Its agent saves a checkpoint"
     STOPPING = "stopping", "Its stop is ordered, so that its disk is kept"
@@ -16,6 +16,6 @@ class CheckpointStep(Vocabulary):
     DESTROYED = "destroyed", "It ended without a verified checkpoint"
 
 
-#: Steps in which the termination waits, and steps after which it goes on.
+#: Steps in which the termination waits, and steps after which it continues.
 WAITS = frozenset({CheckpointStep.SAVING, CheckpointStep.STOPPING, CheckpointStep.HELD})
 BEHIND = frozenset({CheckpointStep.PASSED, CheckpointStep.RELEASED, CheckpointStep.DESTROYED})

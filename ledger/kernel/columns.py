@@ -1,4 +1,4 @@
-"""Column types: micro-dollars, aware UTC, states as their enum, job requests, and text that both databases take.
+"""Define column types: micro-dollars, aware UTC, enums, job requests, and text that both databases take.
 
 PostgreSQL refuses a NUL character and half of a surrogate pair, in text and in JSONB, where SQLite stores them. Foreign
 text (a message, a cloud's status) may hold both, and one such character must not make a row unwritable.
@@ -31,12 +31,12 @@ _SUSPECT = re.compile(r"[\ud800-\udfff]|\\u0000|NaN|Infinity")
 
 
 def storable(text: str) -> str:
-    """`text` with every character that PostgreSQL refuses replaced by U+FFFD."""
+    """Replace every character in `text` that PostgreSQL refuses by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def storable_json(value: Any) -> Any:
-    """A JSON value with every text in it made storable, keys too; NaN and infinities are no JSON and become text.
+    """Make every text in a JSON value storable, keys too; NaN and infinities become text, because they are no JSON.
 
     A value in which nothing is wrong is returned as it is. TypeError for what is no JSON, RecursionError for what is
     nested without end.
@@ -55,7 +55,7 @@ def _mended(value: Any) -> Any:
 
 
 class SafeText(TypeDecorator[str]):
-    """Text of any length that may come from outside."""
+    """Store text of any length that may come from outside."""
 
     impl = Text
     cache_ok = True
@@ -65,7 +65,7 @@ class SafeText(TypeDecorator[str]):
 
 
 class SafeString(TypeDecorator[str]):
-    """Text of at most `length` characters. PostgreSQL refuses a longer one; SQLite does not look."""
+    """Store text of at most `length` characters. PostgreSQL refuses a longer one; SQLite does not check."""
 
     impl = String
     cache_ok = True
@@ -79,7 +79,7 @@ CHECKED_JSON: TypeEngine[Any] = JSON().with_variant(JSONB(), "postgresql")
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value, made storable as it is bound."""
+    """Store a JSON value, made storable as it is bound."""
 
     impl = CHECKED_JSON
     cache_ok = True
@@ -89,7 +89,7 @@ class Json(TypeDecorator[Any]):
 
 
 class JobJson(TypeDecorator[JobRequest]):
-    """A `JobRequest` as JSON, made storable as it is bound."""
+    """Store a `JobRequest` as JSON, made storable as it is bound."""
 
     impl = CHECKED_JSON
     cache_ok = True
@@ -102,7 +102,7 @@ class JobJson(TypeDecorator[JobRequest]):
 
 
 class MicroUsd(TypeDecorator[Decimal]):
-    """`Decimal` dollars in Python, integer micro-dollars in the database. A float is refused."""
+    """Store `Decimal` dollars as integer micro-dollars. A float is refused."""
 
     impl = BigInteger
     cache_ok = True
@@ -119,7 +119,7 @@ class MicroUsd(TypeDecorator[Decimal]):
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC in and out. A naive datetime is refused, never guessed."""
+    """Store aware UTC times and read them back. A naive datetime is refused, never guessed."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -139,7 +139,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class EnumText(TypeDecorator[E]):
-    """A `StrEnum` stored as its text, so that a new word needs no change of type in the database."""
+    """Store a `StrEnum` as its text, so that a new member needs no change of type in the database."""
 
     impl = String
     cache_ok = True

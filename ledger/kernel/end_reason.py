@@ -1,4 +1,4 @@
-"""Why a session or an instance ended: the code for programs, its label for people, its group, and its grace."""
+"""List why a session or an instance ended: the code for programs, its label for people, its group, and its grace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class EndGroup(Vocabulary):
-    """What kind of end it is."""
+    """Group the reasons of ends."""
 
     APPROVED = "approved", "the approved time or amount is used up"
     ORDERED = "ordered", "a person ended it"
@@ -21,7 +21,7 @@ class EndGroup(Vocabulary):
 
 
 class Grace(StrEnum):
-    """Which grace of the policy passes between the notification of an end and its order."""
+    """Name the grace of the policy that passes between the notification of an end and its order."""
 
     NONE = "none"
     DONE = "done"
@@ -30,7 +30,7 @@ class Grace(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a session or an instance ended. The value is stored, and REST and `--json` show it."""
+    """Say why a session or an instance ended. The value is stored, and REST and `--json` show it."""
 
     _value_: str
     label: str
@@ -79,7 +79,7 @@ class EndReason(StrEnum):
 
 
 def reasons(group: EndGroup) -> frozenset[EndReason]:
-    """The reasons of one group."""
+    """Return the reasons of one group."""
     return frozenset(reason for reason in EndReason if reason.group is group)
 
 

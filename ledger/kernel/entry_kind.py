@@ -1,4 +1,4 @@
-"""Why an amount is in the ledger."""
+"""List why an amount is in the ledger."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class EntryKind(Vocabulary):
-    """What a ledger entry books."""
+    """Say what a ledger entry books."""
 
     RESERVE = "reserve", "Set aside for an approval"
     RELEASE = "release", "Given back of what was set aside"

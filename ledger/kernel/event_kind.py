@@ -1,4 +1,4 @@
-"""What happened: the kinds of events in the audit log. A kind is a noun and a verb."""
+"""List the kinds of events in the audit log. A kind is a noun and a verb."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class EventKind(Vocabulary):
-    """The kind of one event in the audit log, with what it is called for people."""
+    """Name the kind of one event in the audit log, with its label for people."""
 
     REQUEST_MADE = "request.made", "request made"
     REQUEST_MOVED = "request.moved", "request moved"

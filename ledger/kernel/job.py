@@ -1,4 +1,4 @@
-"""The portable job request: what somebody asks for, and its form in the database."""
+"""Define the portable job request: what somebody asks for, and its form in the database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SpotPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuConstraint:
-    """Hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU."""
+    """Describe hardware as a constraint, never a SKU. Names are canonical; empty means any. Memory is GB per GPU."""
 
     names: tuple[str, ...] = ()
     count_min: int = 1
@@ -28,10 +28,11 @@ class GpuConstraint:
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """The portable job request. `candidates` is an ordered list of clouds; empty means all.
+    """Describe a job to be run, portable across clouds.
 
-    `work` holds the words that describe a run, such as `model=7B`; without them only `hours` are known.
-    `already_hours` are those that a session has already, where this asks for more of them.
+    `candidates` is an ordered list of clouds; empty means all. `work` holds the words that describe a run, such as
+    `model=7B`; without them only `hours` are known. `already_hours` are those that a session has already, where this
+    asks for more of them.
     """
 
     gpu: GpuConstraint
@@ -66,12 +67,12 @@ class JobRequest:
     label: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; decimals become strings so that nothing passes through a float."""
+        """Write the request as plain JSON types; decimals become strings so that nothing passes through a float."""
         return {k: _plain(v) for k, v in asdict(self).items()}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobRequest:
-        """The inverse of `to_json`. Unknown keys are ignored, so that older code reads newer rows."""
+        """Read a request from its JSON. Unknown keys are ignored, so that older code reads newer rows."""
         return cls(**{**_known(cls, data), "gpu": GpuConstraint(**_known(GpuConstraint, data["gpu"]))})
 
 
@@ -85,7 +86,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def _known(kind: type[GpuConstraint | JobRequest], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of `kind` in `data`; what is not there keeps its default."""
+    """Read the fields of `kind` from `data`; a field that is not there keeps its default."""
     return {
         name: _READ[name](value) if name in _READ and value is not None else value
         for name, value in data.items()

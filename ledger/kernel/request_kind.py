@@ -1,4 +1,4 @@
-"""What a request asks for."""
+"""List what a request asks for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class RequestKind(Vocabulary):
-    """What somebody, or the service, asks an approver for."""
+    """Say what somebody, or the service, asks an approver for."""
 
     PROVISION = "provision", "Ask for GPUs"
     EXTEND = "extend", "More time"

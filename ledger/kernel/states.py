@@ -1,4 +1,4 @@
-"""The state machines, as data. One table says which moves are legal; one says which moves people hear about."""
+"""Declare the state machines as data: which moves are legal, and which moves notify people."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ LEGAL: dict[type[State], dict[State, frozenset[State]]] = {
     RequestState: {
         _R.QUOTING: frozenset({_R.PENDING, _R.UNAVAILABLE, _R.CANCELLED}),
         _R.PENDING: frozenset({_R.QUOTING, _R.APPROVED, _R.REJECTED, _R.CANCELLED, _R.EXPIRED}),
-        # Until the create call is sent, a price that moved or an offer that vanished asks again.
+        # Until the create call is sent, a changed price or a sold offer makes the request ask again.
         _R.APPROVED: frozenset({_R.PENDING, _R.QUOTING}),
         _R.REJECTED: frozenset(),
         _R.CANCELLED: frozenset(),
@@ -123,8 +123,8 @@ LIVE_SESSION = frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED, _S
 ENDABLE_SESSION = LIVE_SESSION - {_S.TERMINATING}
 
 
-#: A claim goes on through a move into one of these: the create is called under it, and the scheduler looks at a
-#: session whatever it does. With every other move it is over.
+#: A claim continues through a move into one of these: the create is called under it, and the scheduler watches a
+#: session through all of these states. Every other move ends the claim.
 CLAIM_GOES_ON: dict[type[State], frozenset[State]] = {
     SessionState: frozenset({_S.QUEUED, _S.PROVISIONING, _S.RUNNING, _S.STOPPED}),
     InstanceState: frozenset({_I.SENDING}),
@@ -138,7 +138,7 @@ NOTHING_DUE: dict[type[State], frozenset[State]] = {
 
 
 class NotificationKind(StrEnum):
-    """What people receive. The value is the stable name in the database and in `docs/`; the label says what it tells.
+    """Name what people receive. The value is the stable name in the database and in `docs/`; the label explains it.
 
     A termination waits, for a few seconds at most, until the delivery of one that `delays_termination` was attempted;
     of the replies these are only the ones that name who ordered it.
@@ -175,7 +175,7 @@ class NotificationKind(StrEnum):
 
 
 class RollupTier(StrEnum):
-    """How long the time is that one row of the rollup sums up."""
+    """Say how long a time one row of the rollup sums up."""
 
     HOUR = "hour"
     DAY = "day"
@@ -219,17 +219,17 @@ ANNOUNCES: dict[type[State], dict[State, tuple[NotificationKind, ...]]] = {
 
 
 def sources(to: State) -> frozenset[State]:
-    """The states from which `to` may be entered."""
+    """Return the states from which `to` may be entered."""
     return frozenset(state for state, targets in LEGAL[type(to)].items() if to in targets)
 
 
 def is_terminal(state: State) -> bool:
-    """True when nothing may leave `state`."""
+    """Whether nothing may leave `state`."""
     return not LEGAL[type(state)][state]
 
 
 def claim_goes_on(to: State) -> bool:
-    """Whether the work under a claim goes on after a move into `to`."""
+    """Whether the work under a claim continues after a move into `to`."""
     return to in CLAIM_GOES_ON.get(type(to), ())
 
 
@@ -239,13 +239,13 @@ def nothing_due(to: State) -> bool:
 
 
 def announced(to: State) -> tuple[NotificationKind, ...]:
-    """What people hear about a move into `to`."""
+    """Return the notifications that people receive about a move into `to`."""
     return ANNOUNCES[type(to)].get(to, ())
 
 
 @lru_cache(maxsize=None, typed=True)
 def reachable(start: State) -> frozenset[State]:
-    """Every state that can follow `start`, in any number of legal moves."""
+    """Return every state that can follow `start`, in any number of legal moves."""
     seen: set[State] = set()
     frontier = [start]
     while frontier:

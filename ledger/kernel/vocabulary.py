@@ -1,4 +1,4 @@
-"""A base for fixed vocabularies: every word of one is declared with its label for people."""
+"""Declare fixed vocabularies: every word of one has its label for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class Vocabulary(StrEnum):
-    """A `StrEnum` whose members carry a label. The value is stored and read by programs; the label is for people."""
+    """Give a `StrEnum`'s members labels. The value is stored and read by programs; the label is for people."""
 
     _value_: str
     label: str

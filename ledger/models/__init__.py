@@ -1,8 +1,8 @@
-"""The rows. They are the model: services read and write these, and nothing else describes the same facts again.
+"""Define the rows that services read and write; nothing else describes the same facts again.
 
-`state` is assigned when a row is born and changed only by `ledger.core.moves`; the listener below refuses every other
-assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `core.claims`: a row is due
-when `due_at` has passed, and None means that nothing is to be done.
+`state` is assigned when a row is made and changed only by `ledger.core.moves`; the listener below refuses every other
+assignment. `version` counts moves. `due_at`, `claim_token` and `claim_until` belong to `core.claims`: a row is due when
+`due_at` has passed, and None means that nothing is to be done.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ MOVABLE = (Request, GrantRow, Session, Instance, Orphan)
 
 
 class StateAssigned(TypeError):
-    """`row.state = …` on a stored row. Use `ledger.core.moves.move`: it checks, counts, records and announces."""
+    """Refuse `row.state = …` on a stored row. `ledger.core.moves.move` checks, records and announces."""
 
 
 def _refuse_assignment(target: Any, *_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which accounts at clouds the rows belong to, by the fingerprint of the key, and the move to another key of one."""
+"""List the accounts at clouds that rows belong to, by the key's fingerprint, and move rows to another key's account."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledger.models import BillLine, Instance, Orphan, Session
 
 @dataclass(frozen=True, slots=True)
 class AccountInUse:
-    """What of one account at one cloud is open: how many instances, strays included, and since when."""
+    """Count what is open in one account at one cloud, orphans included, and since when."""
 
     cloud: str
     account: str
@@ -29,15 +29,18 @@ class AccountInUse:
 
 
 async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
-    """Every account that has open instances which were sent, or strays that are not gone, in two queries."""
+    """List every account with open instances that were sent, or with orphans that are not gone.
+
+    It takes two queries.
+    """
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
     rows = select(Instance.cloud, Instance.account, func.count(), func.min(Instance.created_at)).where(sent)
-    strays = select(Orphan.cloud, Orphan.account, func.count(), func.min(Orphan.first_seen_at))
-    strays = strays.where(Orphan.state != OrphanState.GONE)
+    orphans = select(Orphan.cloud, Orphan.account, func.count(), func.min(Orphan.first_seen_at))
+    orphans = orphans.where(Orphan.state != OrphanState.GONE)
     found: dict[tuple[str, str], AccountInUse] = {}
     for query in (
         rows.group_by(Instance.cloud, Instance.account),
-        strays.group_by(Orphan.cloud, Orphan.account),
+        orphans.group_by(Orphan.cloud, Orphan.account),
     ):
         for cloud, account, count, since in await tx.execute(query):
             more = found.get((cloud, account), AccountInUse(cloud, account, 0, since))
@@ -46,7 +49,7 @@ async def accounts_in_use(tx: AsyncSession) -> list[AccountInUse]:
 
 
 async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) -> list[tuple[Instance | Orphan, str]]:
-    """What is open at these `(cloud, account)`, oldest first: each row with its session's owner, "" for a stray."""
+    """List what is open in these `(cloud, account)`, oldest first, with the session's owner, "" for an orphan."""
     if not accounts:
         return []
     sent = Instance.state.in_(OPEN_INSTANCE - {InstanceState.READY})
@@ -55,21 +58,21 @@ async def open_there(tx: AsyncSession, accounts: Collection[tuple[str, str]]) ->
     found: list[tuple[Instance | Orphan, str]] = []
     for row, owner in await tx.execute(rows.order_by(Instance.created_at, Instance.id)):
         found.append((row, owner))
-    strays = select(Orphan).where(Orphan.state != OrphanState.GONE, tuple_(Orphan.cloud, Orphan.account).in_(accounts))
-    found += [(stray, "") for stray in await tx.scalars(strays.order_by(Orphan.first_seen_at, Orphan.id))]
+    orphans = select(Orphan).where(Orphan.state != OrphanState.GONE, tuple_(Orphan.cloud, Orphan.account).in_(accounts))
+    found += [(orphan, "") for orphan in await tx.scalars(orphans.order_by(Orphan.first_seen_at, Orphan.id))]
     return found
 
 
 async def rows_named(tx: AsyncSession, ids: Collection[str]) -> list[Instance | Orphan]:
-    """The instances and strays with these ids, as they are now, in the order of their ids."""
+    """Return the instances and orphans with these ids, as they are now, in the order of their ids."""
     fresh = {"populate_existing": True}
     rows = await tx.scalars(select(Instance).where(Instance.id.in_(ids)).order_by(Instance.id), execution_options=fresh)
-    strays = await tx.scalars(select(Orphan).where(Orphan.id.in_(ids)).order_by(Orphan.id), execution_options=fresh)
-    return [*rows, *strays]
+    orphans = await tx.scalars(select(Orphan).where(Orphan.id.in_(ids)).order_by(Orphan.id), execution_options=fresh)
+    return [*rows, *orphans]
 
 
 async def orphan_at(tx: AsyncSession, cloud: str, account: str, ref: str) -> Orphan | None:
-    """The stray that an instance of an account was written down as."""
+    """Return the orphan that an instance of an account was recorded as."""
     return await tx.scalar(select(Orphan).where(Orphan.cloud == cloud, Orphan.account == account, Orphan.ref == ref))
 
 
@@ -84,10 +87,10 @@ async def move_account(
     actor: Actor,
     reason: str,
 ) -> int:
-    """Move what belongs to the accounts `before` to `after`; returns how many open instances and strays that were.
+    """Move what belongs to the accounts `before` to `after`; return how many open instances and orphans that were.
 
-    Rows of instances that ended before `ended_since` stay. Listings of another account prove no absence, so what they
-    lacked counts no more. What `after` holds already is left where it is.
+    Rows of instances that ended before `ended_since` stay. Listings of another account prove no absence, so absences
+    that were counted are cleared. What `after` holds already is left where it is.
     """
     recent = or_(Instance.state.in_(OPEN_INSTANCE), Instance.ended_at >= ended_since)
     mine = (Instance.cloud == cloud, Instance.account.in_(before), recent)
@@ -105,25 +108,25 @@ async def move_account(
             after=after,
             reason=reason,
         )
-    await tx.flush()  # The database wants the journal first.
+    await tx.flush()  # The database needs the journal row first.
     values = {"account": after, "absent_at": [], "version": Instance.version + 1}
     await tx.execute(update(Instance).where(*mine).values(values).execution_options(synchronize_session=False))
     other = aliased(Orphan)
     there = exists().where(other.cloud == cloud, other.account == after, other.ref == Orphan.ref)
-    strays = (Orphan.cloud == cloud, Orphan.account.in_(before), Orphan.state != OrphanState.GONE, ~there)
-    for stray in list(await tx.scalars(select(Orphan).where(*strays))):
+    orphans = (Orphan.cloud == cloud, Orphan.account.in_(before), Orphan.state != OrphanState.GONE, ~there)
+    for orphan in list(await tx.scalars(select(Orphan).where(*orphans))):
         record(
             tx,
             at=at,
             actor=actor,
-            subject=stray.id,
+            subject=orphan.id,
             kind=EventKind.ORPHAN_ACCOUNT_MOVED,
-            before=stray.account,
+            before=orphan.account,
             after=after,
         )
         moved += 1
     new = {"account": after, "absent_at": [], "version": Orphan.version + 1}
-    await tx.execute(update(Orphan).where(*strays).values(new).execution_options(synchronize_session=False))
+    await tx.execute(update(Orphan).where(*orphans).values(new).execution_options(synchronize_session=False))
     line = aliased(BillLine)
     known = exists().where(line.cloud == cloud, line.account == after, line.line_id == BillLine.line_id)
     lines = update(BillLine).where(BillLine.cloud == cloud, BillLine.account.in_(before), ~known)

@@ -1,4 +1,4 @@
-"""Clouds' own bills beside what the ledger says of the same instances."""
+"""Compare clouds' own bills with what the ledger says of the same instances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledger.engine.db import insert_for, may_lock
 from ledger.kernel.entry_kind import USED, EntryKind
 from ledger.kernel.states import InstanceState, OrphanState
 from ledger.models import BillLine, Instance, LedgerEntry, Orphan, Session
-from ledger.queries.rollup import STRAY_ID, TOTAL
+from ledger.queries.rollup import ORPHAN_ID, TOTAL
 
 _CHUNK = 500
 
@@ -27,9 +27,10 @@ Bill = tuple[str, str, str]
 
 @dataclass(slots=True)
 class BillSubject:
-    """What is gone: an instance of a session, or a stray; what the ledger says it cost by component, and its bill.
+    """Put one instance that is gone, of a session or an orphan, beside its bill.
 
-    `holder` is the account that pays for it, `subject` whose journal tells of it, `gpu_usd_h` its rate without storage.
+    `booked_usd` is what the ledger says it cost, by component; `holder` is the account that pays for it, `subject` the
+    row whose journal reports it, `gpu_usd_h` its rate without storage.
     """
 
     id: str
@@ -63,24 +64,24 @@ def _of_row(row: Instance) -> BillSubject:
     )
 
 
-def _of_stray(stray: Orphan) -> BillSubject:
+def _of_orphan(orphan: Orphan) -> BillSubject:
     return BillSubject(
-        id=stray.id,
-        cloud=stray.cloud,
-        account=stray.account,
-        ref=stray.ref,
-        holder=f"loss:{stray.id}",
-        subject=stray.id,
+        id=orphan.id,
+        cloud=orphan.cloud,
+        account=orphan.account,
+        ref=orphan.ref,
+        holder=f"loss:{orphan.id}",
+        subject=orphan.id,
         session_id=None,
-        instance_id=stray.instance_id,
-        gpu_usd_h=stray.price_usd_h,
-        billing_from=stray.billing_from,
-        ended_at=stray.ended_at or stray.last_seen_at,
+        instance_id=orphan.instance_id,
+        gpu_usd_h=orphan.price_usd_h,
+        billing_from=orphan.billing_from,
+        ended_at=orphan.ended_at or orphan.last_seen_at,
     )
 
 
 async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None:
-    """Store lines of a bill; a line that is there already is brought up to date."""
+    """Store lines of a bill; update a line that is there already."""
     adding = insert_for(tx, BillLine.__table__)
     changed = {name: getattr(adding.excluded, name) for name in ("amount_usd", "begins", "ends", "read_at")}
     there = ["cloud", "account", "line_id"]
@@ -89,7 +90,7 @@ async def keep_lines(tx: AsyncSession, rows: Collection[dict[str, Any]]) -> None
 
 
 async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) -> list[BillSubject]:
-    """Every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
+    """List every instance of a cloud's account that ended since then, with its bill, in a fixed number of queries."""
     gone = (Instance.cloud == cloud, Instance.account == account, Instance.state == InstanceState.GONE)
     query = select(Instance).where(*gone, Instance.ended_at >= since, Instance.ref.is_not(None)).order_by(Instance.id)
     found = await _filled(tx, list(await tx.scalars(query)))
@@ -99,15 +100,18 @@ async def accounts(tx: AsyncSession, cloud: str, account: str, since: datetime) 
         Orphan.state == OrphanState.GONE,
         Orphan.ended_at >= since,
     )
-    return found + await _filled_strays(tx, list(await tx.scalars(select(Orphan).where(*over).order_by(Orphan.id))))
+    return found + await _filled_orphans(tx, list(await tx.scalars(select(Orphan).where(*over).order_by(Orphan.id))))
 
 
 async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | None:
-    """The same instance, fresh; nobody else corrects it until the transaction ends. None: another one answers now."""
+    """Read the same instance again and keep others from correcting it until the transaction ends.
+
+    None: another row carries its bill now.
+    """
     if account.session_id is None:
         await lock_family(tx, Orphan, account.id)
-        stray = await tx.get_one(Orphan, account.id, populate_existing=True, with_for_update=may_lock(tx))
-        return next(iter(await _filled_strays(tx, [stray])), None)
+        orphan = await tx.get_one(Orphan, account.id, populate_existing=True, with_for_update=may_lock(tx))
+        return next(iter(await _filled_orphans(tx, [orphan])), None)
     await lock_family(tx, Instance, account.id)
     (found,) = await _filled(tx, [await tx.get_one(Instance, account.id, populate_existing=True)])
     return found
@@ -116,7 +120,7 @@ async def account_of(tx: AsyncSession, account: BillSubject) -> BillSubject | No
 async def used_by(
     tx: AsyncSession, session_ids: Collection[str]
 ) -> tuple[list[Instance], dict[str, dict[str | None, Decimal]]]:
-    """The instances of those of these sessions that are over, and what each session has used by instance."""
+    """Return the instances of those sessions that ended, and what each session has used by instance."""
     used = defaultdict[str, dict[str | None, Decimal]](dict)
     query = select(Instance).join(Session, Session.id == Instance.session_id)
     over = (Session.id.in_(session_ids), Session.ended_at.is_not(None))
@@ -132,7 +136,7 @@ async def used_by(
 
 
 async def corrected(tx: AsyncSession, account: BillSubject) -> int:
-    """How many corrections of an instance are booked."""
+    """Count the corrections of an instance that are booked."""
     mine: tuple[ColumnElement[bool], ...] = (LedgerEntry.key.startswith(f"{account.id}/true-up/"),)
     if account.session_id is not None:  # Steps of a rate are counted too: so was the number of each correction.
         session = LedgerEntry.session_id == account.session_id
@@ -157,11 +161,14 @@ async def _filled(tx: AsyncSession, rows: list[Instance]) -> list[BillSubject]:
     return list(found.values())
 
 
-async def _filled_strays(tx: AsyncSession, strays: list[Orphan]) -> list[BillSubject]:
-    """Those that no session's instance answers for: that one is on one bill with the stray that it was before."""
-    by_ref = {(one.cloud, one.account, one.ref): _of_stray(one) for one in strays}
-    for start in range(0, len(strays), _CHUNK):
-        refs = [stray.ref for stray in strays[start : start + _CHUNK]]
+async def _filled_orphans(tx: AsyncSession, orphans: list[Orphan]) -> list[BillSubject]:
+    """Fill in orphans, without those that an instance of a session stands for.
+
+    Such an instance is on one bill with the orphan that it was before.
+    """
+    by_ref = {(one.cloud, one.account, one.ref): _of_orphan(one) for one in orphans}
+    for start in range(0, len(orphans), _CHUNK):
+        refs = [orphan.ref for orphan in orphans[start : start + _CHUNK]]
         same = select(Instance.cloud, Instance.account, Instance.ref).where(Instance.ref.in_(refs))
         rows: Any = await tx.execute(same)
         for cloud, account, ref in rows:
@@ -178,16 +185,19 @@ async def _add_lines(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillS
 
 
 async def _add_losses(tx: AsyncSession, refs: list[str], by_ref: dict[Bill, BillSubject]) -> None:
-    """What strays cost. One that was taken for gone and came back is on one bill with the row that it was before."""
+    """Add what orphans cost.
+
+    An instance that was taken for gone and came back as an orphan is on one bill with its earlier row.
+    """
     query = (
         select(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component, TOTAL)
-        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == STRAY_ID))
+        .join(LedgerEntry, and_(LedgerEntry.kind == EntryKind.LOSS, Orphan.id == ORPHAN_ID))
         .where(Orphan.ref.in_(refs))
         .group_by(Orphan.cloud, Orphan.account, Orphan.ref, LedgerEntry.component)
     )
     rows: Any = await tx.execute(query)
     for cloud, account, ref, component, usd in rows:
         one = by_ref.get((cloud, account, ref))
-        if one is not None:  # What runs of a stray is booked in one piece.
+        if one is not None:  # An orphan's running cost is booked in one piece.
             name = "gpu" if component == "stray" else component
             one.booked_usd[name] = one.booked_usd.get(name, Decimal(0)) + usd

@@ -1,4 +1,4 @@
-"""What a decision is about: a request as it is now, and the button that was clicked."""
+"""Look up what a decision is about: a request as it is now, and the button that was clicked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ledger.queries.session_costs import spent_before
 
 @dataclass(frozen=True, slots=True)
 class DecisionSubject:
-    """What a decision is about. In a write, the request stays locked until the transaction ends.
+    """Hold what a decision is about. In a write, the request stays locked until the transaction ends.
 
     `action`, `version` and `option` come from the button's token; without a button, from the request as it is now.
     """
@@ -53,12 +53,12 @@ class DecisionSubject:
 
     @property
     def action(self) -> str:
-        """What the button does."""
+        """Return what the button does."""
         return self.token.action if self.token else "cancel"
 
     @property
     def version(self) -> int:
-        """The quote version that the button belongs to."""
+        """Return the quote version that the button belongs to."""
         return self.token.quote_version if self.token else self.request.quote_version
 
 
@@ -72,12 +72,12 @@ async def subject_by_token(tx: AsyncSession, token: str) -> DecisionSubject | No
 
 
 async def subject_of_request(tx: AsyncSession, request_id: str) -> DecisionSubject:
-    """The same for a request that is named by its id."""
+    """Look up what a decision about this request is about, without a button."""
     return await _ask(tx, request_id, None, None)
 
 
 async def button(tx: AsyncSession, request_id: str, action: str, version: int, offer_id: str | None) -> str | None:
-    """The value of the button that does this to one version of a request; None when there is no such button."""
+    """Return the value of the button for this action on one version of a request; None when there is none."""
     of_version = (Token.request_id == request_id, Token.quote_version == version, Token.action == action)
     query = select(Token, Option).outerjoin(Option, Option.id == Token.option_id).where(*of_version)
     rows: Any = await tx.execute(query)
@@ -92,7 +92,7 @@ async def _ask(tx: AsyncSession, request_id: str, token: Token | None, option: O
     if request.state is not RequestState.PENDING:
         return DecisionSubject(
             token, request, option, None, (), None, owner
-        )  # Who voted for what matters to nobody any more.
+        )  # Approvals of a request that was decided change nothing any more.
     every = (await tx.scalars(select(Approval).where(Approval.request_id == request.id))).all()
     chosen = await tx.get(Option, request.chosen_option_id) if request.chosen_option_id else None
     more = await session_of(tx, request.parent_id) if request.parent_id and request.kind in ABOUT_SESSION else None
@@ -119,7 +119,7 @@ async def _waits(tx: AsyncSession, session: Session) -> bool:
 
 
 async def _behind(tx: AsyncSession, ref: str) -> str:
-    """The person behind a program. Only a program has somebody behind it, so what people ask costs no query."""
+    """Return the person who answers for a program. Only programs have one, so people's requests cost no query."""
     if not ref.startswith(f"{ActorKind.CONSUMER}:"):
         return ""
     program = await tx.get(Consumer, ref)
@@ -127,7 +127,7 @@ async def _behind(tx: AsyncSession, ref: str) -> str:
 
 
 async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[str, list[Option]]:
-    """The options of the current quote of each request."""
+    """Return the options of the current quote of each request."""
     found: defaultdict[str, list[Option]] = defaultdict(list)
     query = (
         select(Quote.request_id, Option)
@@ -143,7 +143,7 @@ async def shown_options(tx: AsyncSession, request_ids: Collection[str]) -> dict[
 
 
 async def opened_at(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, datetime]:
-    """Since when each request waits for a decision: since its newest offers, or since it was made."""
+    """Return since when each request waits for a decision: since its newest offers, or since it was made."""
     query = (
         select(Quote.request_id, Quote.created_at)
         .join(Request, (Request.id == Quote.request_id) & (Request.quote_version == Quote.version))
@@ -154,13 +154,13 @@ async def opened_at(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, 
 
 
 async def parents_of(tx: AsyncSession, requests: Sequence[Request]) -> dict[str, Request]:
-    """The requests that these ones are about, by their ids."""
+    """Return the requests that these ones are about, by their ids."""
     ids = sorted({one.parent_id for one in requests if one.parent_id})
     return {one.id: one for one in await tx.scalars(select(Request).where(Request.id.in_(ids)))} if ids else {}
 
 
 async def people_behind(tx: AsyncSession, refs: Collection[str]) -> dict[str, str]:
-    """The people who answer for programs, by the programs' references."""
+    """Return the people who answer for programs, by the programs' references."""
     if not refs:
         return {}
     return {one.actor: one.owner for one in await tx.scalars(select(Consumer).where(Consumer.actor.in_(sorted(refs))))}

@@ -1,4 +1,4 @@
-"""What a report tells beside money: what runs, what ended, what stood still, and what was found that nobody knew."""
+"""Read what a digest reports beside money: running and ended sessions, stops, and orphans that were found."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK = 500
 
 @dataclass(frozen=True, slots=True)
 class SessionAndInstance:
-    """A session with the instance that it has, if it has one."""
+    """Describe a session with its open instance, if it has one."""
 
     id: str
     owner: str
@@ -38,7 +38,7 @@ class SessionAndInstance:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """A session that ended, why, and what it cost. `price_usd_h` is that of its dearest instance."""
+    """Describe a session that ended, why, and what it cost. `price_usd_h` is that of its most expensive instance."""
 
     id: str
     owner: str
@@ -53,12 +53,12 @@ class Over:
 
 
 async def any_before(tx: AsyncSession, at: datetime) -> bool:
-    """Whether there was anything to report of before then."""
+    """Whether there was anything to report before then."""
     return await tx.scalar(select(Session.id).where(Session.created_at < at).limit(1)) is not None
 
 
 async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:
-    """Every session that is not over, the first to end first."""
+    """List every session that has not ended, the first to end first."""
     mine = and_(Instance.session_id == Session.id, Instance.state.in_(OPEN_INSTANCE))
     rows: Any = await tx.execute(
         select(
@@ -83,7 +83,7 @@ async def open_sessions(tx: AsyncSession) -> list[SessionAndInstance]:
 
 
 async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]:
-    """Every session that ended in [since, until), the dearest first."""
+    """List every session that ended in [since, until), the most expensive first."""
     # Summed per session, by its own entries: joined to them all, PostgreSQL would rather read the whole ledger.
     of_it = (LedgerEntry.session_id == Session.id, LedgerEntry.kind.in_(USED))
     cost = select(TOTAL).where(*of_it).scalar_subquery()
@@ -112,7 +112,7 @@ async def over(tx: AsyncSession, since: datetime, until: datetime) -> list[Over]
 async def stops(
     tx: AsyncSession, session_ids: Sequence[str], until: datetime
 ) -> dict[str, list[tuple[datetime, bool]]]:
-    """When each of these sessions was stopped (True) and went on or ended (False) before then, in order."""
+    """Return when each of these sessions was stopped (True) and started or ended (False) before then, in order."""
     found: dict[str, list[tuple[datetime, bool]]] = {}
     for start in range(0, len(session_ids), _CHUNK):
         rows = await tx.execute(
@@ -128,19 +128,19 @@ async def stops(
 
 
 async def orphans_found(tx: AsyncSession, since: datetime, until: datetime) -> list[Orphan]:
-    """Instances without a row of their own that were first seen in [since, until)."""
+    """List orphans that were first seen in [since, until)."""
     within = (Orphan.first_seen_at >= since, Orphan.first_seen_at < until)
     return list(await tx.scalars(select(Orphan).where(*within).order_by(Orphan.first_seen_at)))
 
 
 async def said_of(tx: AsyncSession, kind: EventKind, since: datetime, until: datetime) -> list[str]:
-    """The sentences of one kind of event in [since, until), in order."""
+    """Return the sentences of one kind of event in [since, until), in order."""
     within = (Event.kind == kind, Event.at >= since, Event.at < until)
     return list(await tx.scalars(select(Event.reason).where(*within).order_by(Event.at, Event.id)))
 
 
 async def gone_at(tx: AsyncSession, clouds: Collection[str], since: datetime, until: datetime) -> list[Instance]:
-    """Instances at these clouds that ended in [since, until), the dearest first."""
+    """List instances at these clouds that ended in [since, until), those with the highest price first."""
     within = (Instance.ended_at >= since, Instance.ended_at < until)
     query = select(Instance).where(Instance.cloud.in_(list(clouds)), *within).order_by(Instance.price_usd_h.desc())
     return list(await tx.scalars(query)) if clouds else []

@@ -1,4 +1,4 @@
-"""Seals of the journal: written by one job, in order, and read beside the events that they seal."""
+"""Read and extend the hash chain of the journal: one job writes the hashes, in order."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ledger.core.locks import lock_hash_chain
 from ledger.kernel.ids import base32
 from ledger.models import Event, EventHash, GrantRow, Instance, Request, Session
 
-#: An event is written when it happens; whatever commits later than this after it would go unsealed.
+#: An event is written when it happens; one that commits later than this after it would get no hash.
 MARGIN = timedelta(hours=1)
 
 
 async def unsealed(tx: AsyncSession, until: datetime, limit: int) -> list[Event]:
-    """Events before `until` without a seal, in order. No other process seals until the transaction ends."""
+    """List events before `until` without a hash, in order. No other process adds hashes until the transaction ends."""
     await lock_hash_chain(tx)
     newest = await last_hashed_at(tx)
     query = (
@@ -33,33 +33,33 @@ async def unsealed(tx: AsyncSession, until: datetime, limit: int) -> list[Event]
 
 
 async def last_hashed_at(tx: AsyncSession) -> datetime | None:
-    """When the latest event that is sealed happened; None while none is."""
+    """Return when the latest event with a hash happened; None while no event has one."""
     return await tx.scalar(select(func.max(EventHash.at)))
 
 
 async def heads(tx: AsyncSession, subjects: Collection[str]) -> dict[str, EventHash]:
-    """The last seal of each subject that has one."""
+    """Return the last hash of each subject that has one."""
     last = select(EventHash.subject, func.max(EventHash.number).label("number")).where(
         EventHash.subject.in_(list(subjects))
     )
     top = last.group_by(EventHash.subject).subquery()
     rows = select(EventHash).join(top, (EventHash.subject == top.c.subject) & (EventHash.number == top.c.number))
-    return {seal.subject: seal for seal in await tx.scalars(rows)}
+    return {link.subject: link for link in await tx.scalars(rows)}
 
 
 async def hashed_events(tx: AsyncSession, subjects: Collection[str]) -> list[tuple[Event, EventHash | None]]:
-    """The events of some subjects with their seals, in the order of the journal."""
+    """Return the events of some subjects with their hashes, in the order of the journal."""
     query = (
         select(Event, EventHash)
         .outerjoin(EventHash, EventHash.event_id == Event.id)
         .where(Event.subject.in_(list(subjects)))
     )
     rows = await tx.execute(query.order_by(Event.at, Event.id))
-    return [(event, seal) for event, seal in rows.all()]
+    return [(event, link) for event, link in rows.all()]
 
 
 async def family(tx: AsyncSession, request_id: str) -> list[str]:
-    """What the journal speaks of when it speaks of a request: its session, instances, grants and further questions."""
+    """List the subjects of a request's events: the request, its session, instances, grants and further requests."""
     mine = or_(Request.id == request_id, Request.parent_id == request_id)
     asked = list(await tx.scalars(select(Request.id).where(mine)))
     found = [*asked]

@@ -1,4 +1,4 @@
-"""The journal: as a stream, by its subjects, and what a repeated call has noted in it."""
+"""Read the journal: as a stream, by its subjects, and what a repeated call has noted in it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledger.queries.access import Whose, about
 
 
 async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: int) -> list[str]:
-    """The ids of events after `since`, in order; only those about one person's things when `whose` is given."""
+    """Return the ids of events after `since`, in order; only those about one person's things when `whose` is given."""
     query = select(Event.id).where(Event.id > since).order_by(Event.id).limit(limit)
     if whose is not None:
         query = query.where(about(whose))
@@ -23,29 +23,29 @@ async def event_ids(tx: AsyncSession, since: str, whose: Whose | None, limit: in
 
 
 async def events_by_id(tx: AsyncSession, ids: Collection[str]) -> list[Event]:
-    """These events, in order."""
+    """Return these events, in order."""
     return list(await tx.scalars(select(Event).where(Event.id.in_(list(ids))).order_by(Event.id)))
 
 
 async def event_at(tx: AsyncSession, event_id: str) -> datetime | None:
-    """When an event was; None when there is none with this id."""
+    """Return when an event happened; None when there is none with this id."""
     return await tx.scalar(select(Event.at).where(Event.id == event_id))
 
 
 async def subjects_with(tx: AsyncSession, kind: EventKind, subjects: Collection[str]) -> set[str]:
-    """Those of the subjects that have an event of this kind."""
+    """Return those of the subjects that have an event of this kind."""
     query = select(Event.subject).where(Event.subject.in_(list(subjects)), Event.kind == kind)
     return set(await tx.scalars(query))
 
 
 async def reasons_of(tx: AsyncSession, subject: str, kinds: Collection[EventKind]) -> list[str]:
-    """The sentences of some kinds of events about one subject, in order."""
+    """Return the sentences of some kinds of events about one subject, in order."""
     query = select(Event.reason).where(Event.subject == subject, Event.kind.in_(list(kinds)))
     return list(await tx.scalars(query.order_by(Event.at, Event.id)))
 
 
 async def latest_events(tx: AsyncSession, subject: str, kind: EventKind, limit: int) -> list[Event]:
-    """The newest events of one kind about one subject, newest first."""
+    """Return the newest events of one kind about one subject, newest first."""
     query = select(Event).where(Event.subject == subject, Event.kind == kind)
     return list(await tx.scalars(query.order_by(Event.at.desc(), Event.id.desc()).limit(limit)))
 
@@ -53,7 +53,7 @@ async def latest_events(tx: AsyncSession, subject: str, kind: EventKind, limit: 
 async def done_before(
     tx: AsyncSession, subject: str, kinds: Collection[EventKind], key: str, since: datetime
 ) -> Event | None:
-    """The journal row of what the call that `key` names has done to a subject, or ordered for a session's instances."""
+    """Return the journal row of what the call `key` did to a subject, or ordered for a session's instances."""
     if not key:
         return None
     mine = [subject, *await tx.scalars(select(Instance.id).where(Instance.session_id == subject))]
@@ -67,7 +67,7 @@ async def noted_before(
     since: datetime,
     kinds: Collection[EventKind] = (),
 ) -> Event | None:
-    """The journal row, of these kinds or any, in which the call that `key` names noted what it did to a subject."""
+    """Return the journal row, of these kinds or any, in which the call `key` noted what it did to a subject."""
     if not key:
         return None
     noted = select(Event).where(Event.subject.in_(subjects), Event.at > since)
@@ -76,7 +76,7 @@ async def noted_before(
 
 
 async def quote_failures(tx: AsyncSession, request_id: str, kind: EventKind) -> int:
-    """How many journal rows of `kind` a request has since it was asked for, or asked again."""
+    """Count the journal rows of `kind` that a request has since its last event of another kind."""
     since = select(func.max(Event.at)).where(Event.subject == request_id, Event.kind != kind).scalar_subquery()
     query = select(func.count()).where(Event.subject == request_id, Event.kind == kind, Event.at >= since)
     return await tx.scalar(query) or 0

@@ -1,4 +1,4 @@
-"""What running sessions cost and what was approved for them: a fixed number of queries for any number of sessions."""
+"""Read what running sessions cost and what was approved for them, in a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ledger.queries.session_costs import NOTHING, Booked, booked_of, extension_c
 
 @dataclass(frozen=True, slots=True)
 class SpendTerms:
-    """What was decided on: the estimate of an option for `asked_h`, and what an approver made of it.
+    """Hold what was decided on: the estimate of an option for `asked_h`, and an approver's changes to it.
 
     `hours` are those that were approved; None where nobody shortened them.
     """
@@ -35,7 +35,7 @@ class SpendTerms:
 
 @dataclass(frozen=True, slots=True)
 class SessionQuestion:
-    """A request that was made for a session that runs: more time, or a new figure to confirm."""
+    """Describe a request about a running session: more time, or a new figure to confirm."""
 
     id: str
     kind: RequestKind
@@ -47,10 +47,10 @@ class SessionQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RunningInstance:
-    """One running session on its machine `row`, of which `booked` is booked.
+    """Describe one running session on its instance `row`, of which `booked` is booked.
 
-    `elsewhere_usd` was booked on the machines before it that the same approval paid for; `cap_usd` is the most that all
-    of them may cost, extensions included. `questions` were asked since that approval.
+    `elsewhere_usd` was booked on the instances before it that the same approval paid for; `cap_usd` is the most that
+    all of them may cost, extensions included. `questions` were asked since that approval.
     """
 
     session_id: str
@@ -65,7 +65,7 @@ class RunningInstance:
     questions: tuple[SessionQuestion, ...] = ()
 
 
-#: What runs: nobody stops it, and nobody ends it.
+#: Conditions of a running session: nobody stops it, and nobody ends it.
 _RUNS: Sequence[Any] = (
     Session.state == SessionState.RUNNING,
     Session.deadline.is_not(None),
@@ -75,13 +75,13 @@ _RUNS: Sequence[Any] = (
 
 
 async def running_ids(tx: AsyncSession) -> list[str]:
-    """The session of every live instance that nobody wants otherwise, in one order."""
+    """Return the session of every live instance without a pending power order, in one order."""
     query = select(Session.id).join(Instance, Instance.session_id == Session.id).where(*_RUNS).order_by(Session.id)
     return list(await tx.scalars(query))
 
 
 async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[RunningInstance]:
-    """Those of these sessions that run on a live instance."""
+    """Return those of these sessions that run on a live instance."""
     query = (
         select(Session, Instance, Node, GrantRow.total_cap_usd, Approval.id, Approval.at, *_TERMS)
         .join(Instance, Instance.session_id == Session.id)
@@ -120,7 +120,7 @@ async def running(tx: AsyncSession, session_ids: Collection[str]) -> list[Runnin
 
 
 async def _paid_by(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, str]:
-    """The approval that paid for each earlier machine of these sessions."""
+    """Return the approval that paid for each earlier instance of these sessions."""
     query: Any = (
         select(Instance.id, GrantRow.approval_id)
         .join(GrantRow, GrantRow.id == Instance.grant_id)
@@ -168,9 +168,9 @@ async def _asked(tx: AsyncSession, session_ids: Collection[str]) -> dict[str, li
 
 
 async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request | None:
-    """The newest question about the cost of a request's session, when nobody confirmed it.
+    """Return the newest request to confirm a session's new cost, while it is unconfirmed.
 
-    What was asked before the last approval is over: that has a figure of its own.
+    A request from before the last approval no longer counts: that approval has a figure of its own.
     """
     decided_at = select(func.max(Approval.at)).where(Approval.request_id == request_id, Approval.decision == "approve")
     since = func.coalesce(decided_at.scalar_subquery(), Request.created_at)
@@ -184,15 +184,15 @@ async def open_overspend_request(tx: AsyncSession, request_id: str) -> Request |
 
 
 def is_open(state: RequestState, decided_by: str | None) -> bool:
-    """Whether a question about the cost leaves the new figure unconfirmed.
+    """Whether a request to confirm a cost leaves the new figure unconfirmed.
 
-    It is closed by an approval, and by the service itself when the figure is what was approved after all.
+    An approval closes it, and so does the service itself when the figure is what was approved after all.
     """
     withdrawn = state is RequestState.CANCELLED and (decided_by or "").startswith(f"{ActorKind.SYSTEM}:")
     return state is not RequestState.APPROVED and not withdrawn
 
 
 async def undecided(tx: AsyncSession, request_id: str, kinds: Collection[RequestKind]) -> list[Request]:
-    """Undecided requests of these kinds about the session of a request."""
+    """Return undecided requests of these kinds about the session of a request."""
     mine = (Request.parent_id == request_id, Request.kind.in_(list(kinds)), Request.state == RequestState.PENDING)
     return list(await tx.scalars(select(Request).where(*mine)))

@@ -47,7 +47,7 @@ class CloudKind(StrEnum):
 
 
 class BillingStop(StrEnum):
-    """What ends the meter for good. `关机` is the power-off of consoles that have no other word for it."""
+    """What ends billing finally. `关机` is the power-off of consoles that have no other word for it."""
 
     STOP = "stop"
     TERMINATE = "terminate"
@@ -100,7 +100,7 @@ class Profile:
 
     @property
     def billing_stop(self) -> str:
-        """What stops the meter, in one sentence."""
+        """What ends billing, in one sentence."""
         undone = "it cannot be undone" if self.front.meter_stop_irreversible else "it can be undone"
         if self.front.meter_stop_verb is BillingStop.MANUAL:
             return f"No call ends the meter: it ends by itself, by its timeout or by hand; {undone}."

@@ -53,7 +53,7 @@ def _exported(text: str) -> Mapping[str, str]:
 
 @dataclass
 class SandboxAgent:
-    """One agent. What it reports is in its fields; what it was told last is in `asks` and `deadline`."""
+    """One agent. What it reports is in its fields; what the last answer said is in `asks` and `deadline`."""
 
     env: Mapping[str, str]
     next_at: datetime

@@ -170,7 +170,7 @@ class ApiSandbox(SandboxCloud, Generic[A]):
         return 0.0 if late is None else float(late.get("after_s", 200))
 
     def committed(self, ref: Any, lands_in_s: float) -> None:
-        """Tell what the newest create call made."""
+        """Record what the newest create call made."""
         call = self.engine.creates[-1]
         call.outcome, call.ref = "pending" if lands_in_s else "committed", str(ref)
 

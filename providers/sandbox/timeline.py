@@ -140,7 +140,7 @@ class Settled:
 
 
 class Living(Generic[T]):
-    """Those of an account's instances that can still change: what is over for good is not looked at any more.
+    """Those of an account's instances that can still change: what has ended finally is not looked at any more.
 
     `everything` only grows. What `is_over` once says of an instance stays so, and so does what `usd` says of it then.
     """
@@ -165,6 +165,6 @@ class Living(Generic[T]):
         return self._living
 
     def spent_usd(self, now: datetime) -> Decimal:
-        """Dollars that everything has cost until now, with what is over."""
+        """Dollars that everything has cost until now, with what has ended."""
         running_usd = sum((self._usd(one, now) for one in self.at(now)), Decimal(0))
         return self._over_usd + running_usd

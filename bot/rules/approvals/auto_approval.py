@@ -1,7 +1,7 @@
-"""The standing approval: what the policy approves by itself, as the people who signed it allow.
+"""Approve by policy: what the policy approves by itself, as the people who signed it allow.
 
-It is an approval like any other, recorded with its amounts. It covers small spends only, up to a total in any 24 hours
-and until a day, and it names the version of the policy that gave it.
+An auto-approval is an approval like any other, recorded with its amounts. It covers small spends only, up to a total in
+any 24 hours and until a day, and it names the version of the policy that gave it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ledger.kernel.actor import Actor, ActorKind
 
 PERIOD: Final = timedelta(hours=24)
 _PREFIX: Final = "policy-"
-#: What the `approver` of every standing approval begins with.
+#: What the `approver` of every auto-approval begins with.
 STANDING_PREFIX: Final = f"{ActorKind.SYSTEM}:{_PREFIX}"
 
 
 def fingerprint(policy: Policy) -> str:
-    """Twelve hex digits that change with any setting of the policy."""
+    """Return twelve hex digits that change with any setting of the policy."""
     settings = sorted((item.name, _plain(getattr(policy, item.name))) for item in fields(policy))
     return hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
 
@@ -37,12 +37,12 @@ def _plain(value: Any) -> str:
 
 
 def signer(policy: Policy, program: str = "") -> Actor:
-    """Who approves when the policy does: the policy, in this very version, for one program where it says so."""
+    """Return the actor of an auto-approval: the policy, in this very version, for one program where it says so."""
     return Actor(ActorKind.SYSTEM, _PREFIX + (f"{program}-" if program else "") + fingerprint(policy))
 
 
 def applied(policy: Policy, asker: Actor) -> tuple[Policy, str]:
-    """The policy with the standing approval that holds for a requester, and the program's name when it is its own."""
+    """Return the policy with a requester's auto-approval terms, and the program's name when they are its own."""
     limits = of(policy.consumers, asker)
     if limits is None:
         return policy, ""
@@ -65,9 +65,10 @@ def auto_approval(
     asked_before: bool,
     now: datetime,
 ) -> Verdict:
-    """Whether the policy approves this spend by itself. `approved_usd` is what it approved in the last 24 hours.
+    """Whether the policy approves this spend by itself.
 
-    A request that is asked again had an approval which did not lead to a machine, so a person looks at it.
+    `approved_usd` is what it approved in the last 24 hours. A request that is asked again had an approval which did not
+    lead to an instance, so a person looks at it.
     """
     needed = plan(policy, worst_usd, expected_usd, hours_total)
     if policy.auto_approve_below_usd is None or needed.required > 0:

@@ -1,4 +1,4 @@
-"""Who may decide what: the plan that a request needs, and the verdict on one decision.
+"""Plan the approval that a request needs, and judge one decision.
 
 Authorization is judged at the decision, from the policy and from facts fetched for it; never from who saw a button.
 """
@@ -50,7 +50,7 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalPlan:
-    """How many approvers a spend needs and the rule that says so. `required` 0 is the policy's automatic approval."""
+    """Say how many approvers a spend needs and which rule says so. `required` 0 is the policy's auto-approval."""
 
     required: int
     rule: str
@@ -60,15 +60,15 @@ class ApprovalPlan:
 
 @dataclass(frozen=True, slots=True)
 class RequestFacts:
-    """A request as it is when somebody decides.
+    """Describe a request as it is when somebody decides.
 
-    `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of
-    those who approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and
-    `worst_usd` belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most,
-    `limit` the total that approvers set and `asked_usd` the one of the requester; all three are for all attempts
-    together, of which earlier ones spent `spent_usd`. `decided_by` is how doors name whoever closed it, `mandate` who
-    is asked about it now. `stood_for` are those in whose place somebody approved already, `standing` what the approvers
-    so far made of it, and `most_hours` the longest time that can be approved, None where it cannot be changed.
+    `linked` are other identities of the requester, as `linked` finds them. `approvals` are the references of those who
+    approved this quote version, `chosen_offer_id` is what the first of them chose. `expected_usd` and `worst_usd`
+    belong to the option that is decided on. `cap_usd` is what the first of two approvers left at most, `limit` the
+    total that approvers set and `asked_usd` the one of the requester; all three are for all attempts together, of which
+    earlier ones spent `spent_usd`. `decided_by` is how messages name the person who closed it, `mandate` the approvers
+    who are asked about it now. `stood_for` are those in whose place somebody approved already, `standing` the terms
+    after the approvals so far, and `most_hours` the longest time that can be approved, None where it cannot be changed.
     """
 
     state: RequestState
@@ -99,9 +99,10 @@ class RequestFacts:
 
 @dataclass(frozen=True, slots=True)
 class DecisionInput:
-    """What the decider said. `typed_amount` is what they typed in the dialog; None when no dialog was shown yet.
+    """Hold what the approver said.
 
-    `hours` is a shorter time, `seen` the digest of what stood when they looked, where they saw one.
+    `typed_amount` is what they typed in the dialog; None when no dialog was shown yet. `hours` is a shorter time,
+    `seen` the digest of the terms when they looked, where they saw one.
     """
 
     decision: Decision
@@ -123,11 +124,12 @@ def plan(
     mandate: ApproverGroup = ANYBODY,
     options: int = 1,
 ) -> ApprovalPlan:
-    """The approval that a spend needs. `override_state` is the state of its override request, None when there is none.
+    """Plan the approval that a spend needs.
 
-    While several `options` can be chosen, the amounts are those of the dearest one, and the rule says so.
-    Tiers look at the worst case; the typed amount at the expected total. What needs a typed amount, or more hours than
-    the cap, or belongs to a tier, is never approved automatically.
+    `override_state` is the state of its override request, None when there is none. While several `options` can be
+    chosen, the amounts are those of the most expensive one, and the rule says so. Tiers look at the worst case; the
+    typed amount at the expected total. What needs a typed amount, or more hours than the cap, or belongs to a tier, is
+    never approved automatically.
     """
     confirm = expected_usd > policy.confirm_above_usd
     over_hours = hours_cap.is_above(policy, hours_total)
@@ -159,7 +161,7 @@ def plan(
 
 
 def _tiered(mandate: ApproverGroup, required: int) -> str:
-    """The rule of a tier: how many of which group decide, and why."""
+    """Write the rule of a tier: how many of which group decide, and why."""
     tier = mandate.tier
     verb = "decides" if required == 1 else "decide"
     why = f", because {mandate.because}" if mandate.because else ", as for every spend"
@@ -176,9 +178,9 @@ def verdict(
 ) -> Verdict:
     """Judge one decision. Allowed codes: `approved`, `first_of_two`, `rejected`, `cancelled`; all others refuse.
 
-    `amount_needed` asks the door for the dialog; nothing else about the decision was wrong.
+    `amount_needed` asks the caller for the dialog; nothing else about the decision was wrong.
     """
-    refusal = _identity(policy, what.decision, request, decider) or _standing(what, request, now)
+    refusal = _identity(policy, what.decision, request, decider) or _refuse_closed(what, request, now)
     if refusal is None and what.decision is Decision.APPROVE:
         return _approve(policy, approval_plan, what, request, decider)
     if refusal is None and what.decision is Decision.REJECT:
@@ -187,7 +189,7 @@ def verdict(
 
 
 def is_requester(request: RequestFacts, actor: Actor) -> bool:
-    """Whether `actor` asked for it, under this or a linked identity."""
+    """Whether `actor` made the request, under this or a linked identity."""
     return any(is_same(actor, one) for one in (request.requester, *request.linked))
 
 
@@ -222,7 +224,7 @@ def _identity(policy: Policy, decision: Decision, request: RequestFacts, decider
 
 
 def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Verdict | None:
-    """None when somebody who may not decide themselves stands in for one who may; never about what is their own."""
+    """Refuse who is neither an approver nor a valid stand-in; nobody stands in on their own request."""
     standing_in = stands_for(policy, decider, request.mandate)
     if standing_in and is_requester(request, decider.actor):
         return _no(
@@ -245,21 +247,21 @@ def _in_place_of(policy: Policy, request: RequestFacts, decider: DeciderFacts) -
 
 
 def decides_for(policy: Policy, request: RequestFacts, decider: DeciderFacts) -> Actor | None:
-    """In whose place somebody approves, None when in their own right: the first one whose voice was not heard yet."""
+    """Return in whose place somebody approves, the first without an approval yet; None in their own right."""
     if may_decide(policy, decider, request.mandate):
         return None
     found = stands_for(policy, decider, request.mandate, (request.requester, *request.linked))
-    return next((one for one in found if not _heard(policy, request, one)), found[0] if found else None)
+    return next((one for one in found if not _has_approved(policy, request, one)), found[0] if found else None)
 
 
-def _heard(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
+def _has_approved(policy: Policy, request: RequestFacts, actor: Actor) -> bool:
     """Whether somebody's approval is there already, under any of their names or through a delegate."""
     voters = [Actor.from_ref(ref) for ref in (*request.approvals, *request.stood_for)]
     return any(is_same(one, voter) for one in (actor, *linked(policy, actor)) for voter in voters)
 
 
 def _is_program(decision: Decision, actor: Actor) -> bool:
-    """A program may withdraw what it asked for and decides nothing else, whatever its key says."""
+    """Whether a program tries to decide: it may only withdraw its own request, regardless of its key."""
     return decision is not Decision.CANCEL and actor.kind is ActorKind.CONSUMER
 
 
@@ -272,7 +274,7 @@ _CLOSED = {
 }
 
 
-#: What is said where Slack only notifies.
+#: The answer where Slack only notifies.
 SLACK_OFF = Verdict(
     False, ReplyCode.SLACK_OFF, "Decisions in Slack are switched off; decide on the command line or over REST."
 )
@@ -281,8 +283,8 @@ STILL_QUOTING = Verdict(
 )
 
 
-def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
-    """Whether the request can still be decided. Cancelling is possible while it is quoted, and never out of date."""
+def _refuse_closed(what: DecisionInput, request: RequestFacts, now: datetime) -> Verdict | None:
+    """Refuse a decision on a closed, unquoted or expired request; cancelling only needs an open one."""
     if request.state in _CLOSED:
         by = f" by {request.decided_by}" if request.decided_by else ""
         code, sentence = _CLOSED[request.state]
@@ -293,7 +295,7 @@ def _standing(what: DecisionInput, request: RequestFacts, now: datetime) -> Verd
         return STILL_QUOTING
     if now >= request.expires_at:
         return _no(ReplyCode.ALREADY_EXPIRED, "This request has expired; ask again for fresh offers.")
-    # A rejection is about the request itself, so it stands whatever the offers have become: a denial wins.
+    # A rejection is about the request itself, so it holds whatever the offers have become: a denial wins.
     if what.decision is Decision.APPROVE and what.quote_version != request.quote_version:
         return _no(ReplyCode.QUOTE_MOVED, "The offers of this request have changed; decide on the new ones.")
     return None
@@ -303,7 +305,7 @@ def _approve(
     policy: Policy, needed: ApprovalPlan, what: DecisionInput, request: RequestFacts, decider: DeciderFacts
 ) -> Verdict:
     place = decides_for(policy, request, decider)
-    if any(_heard(policy, request, one) for one in (decider.actor, *([place] if place else []))):
+    if any(_has_approved(policy, request, one) for one in (decider.actor, *([place] if place else []))):
         return _no(ReplyCode.ALREADY_VOTED, "You have approved this already; it waits for another approver.")
     if needed.needs_override:
         return _no(ReplyCode.OVERRIDE_FIRST, "The override for more hours must be decided first.")
@@ -317,7 +319,7 @@ def _approve(
         return _no(ReplyCode.OTHER_OFFER, sentence)
     refusal = may_shorten(what.hours, request.most_hours or Decimal(0), can=request.most_hours is not None)
     refusal = refusal or _cap(policy, what.cap_usd, request, decider) or _used_up(what.cap_usd, request)
-    # A limit that was set before holds on; whoever approves again sees it, and may set another one, in the dialog.
+    # A limit that was set before still holds; the next approver sees it in the dialog and may set another one.
     if refusal is None and (needed.confirm_amount or request.limit_binds):
         refusal = confirmed(what.typed_amount, request.expected_usd)
     if refusal is not None:
@@ -348,7 +350,7 @@ def _cap(policy: Policy, cap_usd: Decimal | None, request: RequestFacts, decider
 
 
 def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
-    """Nothing is left of a limit for all attempts. The approvers' own can be lifted here, the requester's cannot."""
+    """Refuse when nothing is left of a limit for all attempts. Approvers can lift their own limit here."""
     limit_usd = cap_usd if cap_usd is not None or request.limit is None else request.limit.usd
     worst, asked, spent = request.worst_usd, request.asked_usd, request.spent_usd
     if worst == 0 or total_cap(worst, asked_usd=asked, approver_usd=limit_usd, spent_usd=spent) > 0:
@@ -366,7 +368,7 @@ def _used_up(cap_usd: Decimal | None, request: RequestFacts) -> Verdict | None:
 
 
 def confirmed(typed: str | None, expected_usd: Decimal) -> Verdict | None:
-    """None when somebody typed this amount; otherwise what to type, code `amount_needed` or `amount_mismatch`."""
+    """Refuse unless this amount was typed, and say what to type (`amount_needed`, `amount_mismatch`)."""
     shown, whole = money.cents(expected_usd), money.dollars(expected_usd)
     type_this = f"type {shown} or {whole}"
     if typed is None or not typed.strip():

@@ -1,4 +1,4 @@
-"""Who may let whom decide in their place, and until when."""
+"""Judge who may name a delegate, and until when."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from ledger.kernel.actor import Actor, ActorKind
 
 
 def last_moment(until: date) -> datetime:
-    """The end of a day in UTC: what is given until a day holds through it."""
+    """Return the end of a day in UTC: what is given until a day holds through it."""
     return datetime.combine(until + timedelta(days=1), time(), UTC)
 
 
 def may_delegate(policy: Policy, who: DeciderFacts, to: Actor | None, until: date | None, now: datetime) -> Verdict:
-    """Whether somebody may name a person who decides in their place. Only what the policy gives can be passed on."""
+    """Whether somebody may name a delegate to approve in their place.
+
+    Only rights that the policy gives can be passed on.
+    """
     usable = who.known and who.team_ok and not (who.is_bot or who.is_deleted or who.is_guest)
     if not usable or who.actor.kind is ActorKind.CONSUMER or not is_approver(policy, who):
         return Verdict(
             False, ReplyCode.NOT_AN_APPROVER, "Only those whom the policy names as approvers can name a delegate."
         )
     if to is not None and who.actor.kind is ActorKind.SLACK and not policy.allow_slack_decisions:
-        return SLACK_OFF  # Who clicks there decides nothing, and names nobody who does.
+        return SLACK_OFF  # People who click in Slack decide nothing there, so they name no delegate there either.
     if to is None or until is None:
         return Verdict(
             False, ReplyCode.BAD_DELEGATE, "Say who decides in your place, and until when: @who until 2026-12-01."

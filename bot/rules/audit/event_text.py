@@ -1,4 +1,4 @@
-"""What stands in the journal, in words: a row's kind is a noun and a verb, such as `instance.moved`."""
+"""Put events of the journal into words: a row's kind is a noun and a verb, such as `instance.moved`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _LABELS: dict[str, str] = {kind: kind.label for kind in EventKind}
 
 
 def happened(kind: str, before: str, after: str) -> str:
-    """One event in words: `session queued → provisioning`, `request made (quoting)`."""
+    """Write one event in words: `session queued → provisioning`, `request made (quoting)`."""
     # An older release may have written a kind that is not used any more.
     said = _LABELS.get(kind, kind.replace(".", " ").replace("_", " "))
     if before and after:
@@ -19,7 +19,7 @@ def happened(kind: str, before: str, after: str) -> str:
 
 
 def whole(events: int, sealed: int) -> str:
-    """That nothing was changed, and how much of it is sealed by now."""
+    """Say that no event was changed, and how many of them have their hash by now."""
     if sealed >= events:
         return f"{plural(events, 'event')}, all sealed; nothing was changed since."
     return f"{plural(events, 'event')}, {sealed} sealed so far; the rest is within minutes. Nothing was changed."

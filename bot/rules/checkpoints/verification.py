@@ -1,4 +1,4 @@
-"""Checkpoints outside of the machine: where they are, whether the newest is whole, and what happens when it is not."""
+"""Verify checkpoints outside of the machine: where they are, whether the newest is whole, and what follows if not."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _URL: Final = re.compile(r"https://[^/\s?#]+/[^\s#]+", re.IGNORECASE)
 _STEP: Final = re.compile(r"(?:step|checkpoint|ckpt|iter|epoch)[-_=]?(\d{1,15})", re.IGNORECASE)
 #: Clocks differ, and an upload takes a while.
 SLACK: Final = timedelta(minutes=5)
-#: The cap must pay for this as well: from the order to the moment that the cloud bills no further.
+#: The cap must pay for this as well: from the order to the moment that the cloud stops billing.
 END_TAKES_S: Final = 60
 
 
 class Unverified(StrEnum):
-    """What money may do to data whose checkpoint is not verified, when nobody answers."""
+    """Say what happens to data whose checkpoint is not verified, when nobody answers."""
 
     KEEP = "keep"
     DESTROY = "destroy"
@@ -33,7 +33,7 @@ class Unverified(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """A location that can be looked at: `root` is a bucket or a repository, `path` what is below it.
+    """Name a location that can be checked: `root` is a bucket or a repository, `path` what is below it.
 
     Of scheme `https`, `root` is the whole URL of one file.
     """
@@ -45,7 +45,7 @@ class StoreLocation:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """The newest file of a place, by its store's own time."""
+    """Describe the newest file of a location, by its store's own time."""
 
     path: str
     size: int
@@ -53,14 +53,17 @@ class Newest:
 
     @property
     def step(self) -> int | None:
-        """The step that its path names, such as `step-1200/model.pt`."""
+        """Return the step that its path names, such as `step-1200/model.pt`."""
         found = _STEP.findall(self.path)
         return int(found[-1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What the agent said last: until when it worked, and the newest checkpoint that it knows. None: it never did."""
+    """Hold what the agent reported last: until when it worked, and the newest checkpoint that it knows.
+
+    None: it never reported one.
+    """
 
     worked_until: datetime | None = None
     step: int | None = None
@@ -68,7 +71,7 @@ class Reported:
 
 
 def place(location: str | None) -> StoreLocation | None:
-    """Where to look; None for no location, a host alone, and a path that only the machine itself knows."""
+    """Return where to look; None for no location, a host alone, and a path that only the machine itself knows."""
     if _URL.fullmatch(location or ""):
         return StoreLocation("https", location or "", "")
     found = _PLACE.fullmatch(location or "")
@@ -104,16 +107,17 @@ def judge(newest: Newest | None, reported: Reported, max_age_s: int, now: dateti
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHold:
-    """What an approval reserves for the end: hours in which the machine runs on, then hours of its disk alone."""
+    """Say what an approval reserves for the end: hours in which the machine runs, then hours of its disk alone."""
 
     run_h: Decimal = Decimal(0)
     disk_h: Decimal = Decimal(0)
 
 
 def reserve(policy: Policy, location: str | None, able: Capabilities) -> CheckpointHold:
-    """What a job with this location may be held for at its end, on a cloud that can do this.
+    """Return the hold that a job with this location may need at its end, on a cloud with these capabilities.
 
-    Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine runs on.
+    Everywhere its agent is given time to save. Where the disk cannot be kept without the GPU, the machine keeps
+    running.
     """
     if place(location) is None or not able.terminate:
         return CheckpointHold()
@@ -123,7 +127,7 @@ def reserve(policy: Policy, location: str | None, able: Capabilities) -> Checkpo
 
 
 def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
-    """For how many seconds a machine runs on at its end, where its checkpoint is looked for."""
+    """Return for how many seconds a machine keeps running at its end, where its checkpoint is verified."""
     if keeps_disk or policy.checkpoint_unverified == Unverified.DESTROY:
         return policy.checkpoint_save_s
     return max(policy.checkpoint_hold_s, policy.checkpoint_save_s)
@@ -131,11 +135,11 @@ def _run_s(policy: Policy, *, keeps_disk: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What was reserved for the end of one machine when it was approved, in dollars and in seconds.
+    """Hold what was reserved for the end of one instance when it was approved, in dollars and in seconds.
 
-    `seconds` None is a machine of which nothing was reserved: one of a release before there were holds, or one that was
-    adopted. It adds no hours to those that were granted and sets no money aside. At its end it is held all the same, as
-    long as the policy of now would reserve, out of what was approved and not spent.
+    `seconds` None is an instance of which nothing was reserved: one of a release before there were holds, or one that
+    was adopted. It adds no hours to those that were granted and sets no money aside. At its end it is held all the
+    same, as long as today's policy would reserve, out of what was approved and not spent.
     """
 
     usd: Decimal
@@ -143,26 +147,26 @@ class Reserved:
 
     @classmethod
     def of(cls, hold_usd: Decimal | None, hold_s: int | None) -> Reserved:
-        """From the two columns of the machine's row: the one reading of what they lack."""
+        """Read the two columns of the instance's row; a missing amount is 0."""
         return cls(hold_usd or Decimal(0), hold_s)
 
     @property
     def granted_h(self) -> Decimal:
-        """Hours that count as granted beside those of the session."""
+        """Return hours that count as granted beside those of the session."""
         return Decimal(self.seconds or 0) / 3600
 
     def longest_s(self, policy: Policy, *, keeps_disk: bool) -> int:
-        """For how many seconds from its ordered end the machine may be held."""
+        """Return for how many seconds from its ordered end the instance may be held."""
         return _run_s(policy, keeps_disk=keeps_disk) if self.seconds is None else self.seconds
 
 
 def reserved_usd(hold_usd: Decimal, total_cap_usd: Decimal, run_usd: Decimal) -> Decimal:
-    """What of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
+    """Return what of a total cap is kept for the hold: a lower limit shortens the hold before it shortens the run."""
     return min(hold_usd, max(total_cap_usd - run_usd, Decimal(0)))
 
 
 def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
-    """The line under an option's price: what of its worst case is for its end; empty where nothing is."""
+    """Write the line under an option's price: what of its worst case is for its end; empty where nothing is."""
     if not run_h:
         return ""
     kept = f" and {say_hours(disk_h)} of kept disk" if disk_h else ""
@@ -170,11 +174,11 @@ def said_of(hold_usd: Decimal, run_h: Decimal, disk_h: Decimal) -> str:
 
 
 def choice(policy: Policy, location: str | None) -> str:
-    """What a request says about data that cannot be verified at the end; empty where nothing can be looked at."""
+    """Say on a request what happens to data that cannot be verified; empty where nothing can be checked."""
     if place(location) is None:
         return ""
     wait = say_hours(Decimal(policy.checkpoint_save_s) / 3600)
-    # What follows the path of a URL may be its signature.
+    # The query part of a URL may be its signature.
     shown = (location or "").partition("?")[0]
     said = f"At its end the newest checkpoint at {shown} is verified; if it is not there, its agent gets {wait} to save"
     if policy.checkpoint_unverified == Unverified.DESTROY:
@@ -188,7 +192,7 @@ def choice(policy: Policy, location: str | None) -> str:
 
 
 def hold_ends_at(now: datetime, left_usd: Decimal, rate_usd_h: Decimal, most: timedelta) -> datetime:
-    """Until when what was approved pays for a machine that is held, its end included, and at most so long."""
+    """Return until when the approved amount pays for an instance on hold, its end included, and at most so long."""
     if rate_usd_h <= 0:
         return now + most
     paid_s = float(max(left_usd, Decimal(0)) / rate_usd_h) * 3600 - END_TAKES_S

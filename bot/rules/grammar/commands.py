@@ -1,4 +1,4 @@
-"""The commands of the `/gpu` language: one table, from which the reader, the help and the documentation are made."""
+"""List the commands of the `/gpu` language in one table, which the reader, the help and the docs use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CommandShape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """One row of the command table. A new command is a new row; a new shape is also a reader in `_READERS`."""
+    """Describe one row of the command table. A new command is a new row; a new shape is also a reader in `_READERS`."""
 
     name: str
     usage: str

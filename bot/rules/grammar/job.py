@@ -1,4 +1,4 @@
-"""Read the words of a job one after the other and make a `JobRequest` of them: lines, files, REST bodies, the form."""
+"""Read the words of a job one by one into a `JobRequest`, from lines, files, REST bodies and the form."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _BARE = tuple(
 
 @dataclass(slots=True)
 class Draft:
-    """A job while its words are read; `said` holds the fields of `JobRequest`, and of its GPUs, that were said."""
+    """Collect a job while its words are read; `said` holds the fields said so far, of `JobRequest` and its GPUs."""
 
     policy: Policy
     said: Fields = field(default_factory=dict)
@@ -66,14 +66,14 @@ class Draft:
     _gpu_text: str = ""
 
     def read(self, word: WordToken) -> None:
-        """Take one word more. Raises `BadWord`."""
+        """Read one word more. Raises `BadWord`."""
         for name, value in self.look(word).items():
             if name in self.said and name not in ("names", "work"):
                 raise BadWord(f"{show(word.raw)} says again what was already said; keep one of the two.")
             self.said[name] = value
 
     def look(self, word: WordToken) -> Fields:
-        """The fields that one word sets. Raises `BadWord`."""
+        """Return the fields that one word sets. Raises `BadWord`."""
         keyed = _KEYED.fullmatch(word.value)
         if keyed is None:
             return self._bare(word)
@@ -124,12 +124,12 @@ class Draft:
         raise BadWord(_unknown(text))
 
     def _with(self, names: tuple[str, ...], instead_of: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """The GPUs said so far and these, each once."""
+        """Add GPUs to those said so far, each once."""
         before = [name for name in self.said.get("names", ()) if name not in instead_of]
         return tuple(dict.fromkeys((*before, *names)))
 
     def missing(self, sub: Subcommand) -> Iterator[tuple[str, str]]:
-        """What `sub` still needs, as `(word that would say it, sentence)`."""
+        """Yield what `sub` still needs, as `(word that would say it, sentence)`."""
         work = () if "hours" in self.said else self.said.get("work", ())
         if sub.name == "plan" and self.said.keys().isdisjoint(("hours", "work")):
             yield "hours", "Say what runs, such as model=7B tokens=2B, or for how long, such as 6h."
@@ -142,10 +142,10 @@ class Draft:
             yield "hours", f"Say for how long, such as 6h or 90m. {lacking}".strip()
 
     def request(self, sub: Subcommand) -> JobRequest:
-        """The request, with defaults where nothing was said; the hours of a described run are found later.
+        """Make the request, with defaults where nothing was said; the hours of a described run are found later.
 
-        A time that a person fixed is what is rented, whatever the work is. Whoever describes the work leaves the number
-        of GPUs to the plan.
+        A time that a person fixed is what is rented, even where the work is described. Without such a time the plan
+        chooses the number of GPUs for the work.
         """
         said = {"hours": LOOK_HOURS, **self.said}
         if sub.name != "plan" and ("hours" in self.said or not sub.needs_hours):
@@ -158,12 +158,12 @@ class Draft:
 
 
 def everything(policy: Policy) -> JobRequest:
-    """Any GPU for an hour: what is looked at where nobody says a word."""
+    """Ask for any GPU for an hour: what an inventory shows where nobody says a word."""
     return Draft(policy).request(BY_NAME["inventory"])
 
 
 def joined(words: list[WordToken]) -> Iterator[WordToken]:
-    """The words with `6 hours` and `2 x` put together, then `4xA100` taken apart into `4x` and `A100`."""
+    """Join `6 hours` and `2 x` into one word, then split `4xA100` into `4x` and `A100`."""
     place = 0
     while place < len(words):
         word = words[place]
@@ -182,7 +182,7 @@ def joined(words: list[WordToken]) -> Iterator[WordToken]:
 
 
 def pair(key: str, value: str, place: int = 0) -> WordToken:
-    """A word from a key and its value, whatever is in the value."""
+    """Join a key and its value, whatever is in it, to one word."""
     return WordToken(f"{key}={value}", f"{key}={value}", place, quoted=True)
 
 

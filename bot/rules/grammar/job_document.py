@@ -1,4 +1,4 @@
-"""The portable job request as YAML and JSON write it: one model for files, REST and everything that is generated.
+"""Define the portable job request of YAML and JSON: one model for files, REST and everything that is generated.
 
 It only names the words of the `/gpu` language, and that language reads them: a file, a REST body and a Slack command
 that say the same become the same `JobRequest`, and are refused with the same sentence.
@@ -89,12 +89,12 @@ class JobDocument(_Strict):
     )
 
 
-#: Fields that are no word of the language; every other one is called as its word, or as another name of it.
+#: Fields that are no word of the language; every other one has the name of its word, or an alias of it.
 _APART = frozenset({"words", "resources", "work", "file_mounts", "consumer", "ssh_public_key"})
 
 
 def pairs(document: JobDocument) -> Iterator[tuple[str, str, str]]:
-    """`(field of the document, word of the language, value)` for everything that was said."""
+    """Yield `(field of the document, word of the language, value)` for everything that was said."""
     yield from _machine(document.resources)
     for field in JobDocument.model_fields:
         value = getattr(document, field)
@@ -121,7 +121,7 @@ def _machine(wanted: Resources) -> Iterator[tuple[str, str, str]]:
 
 
 def plain(value: Any) -> str:
-    """A value as the language writes it: YAML reads yes and no as truth, numbers lose no digits, lists have commas."""
+    """Write a value as the language does: YAML reads yes and no as truth, numbers lose no digits, lists have commas."""
     if isinstance(value, list):
         return ",".join(map(plain, value))
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""The words of a job in the `/gpu` language: one table, from which the reader and the documentation are made."""
+"""List the words of a job in the `/gpu` language in one table, which the reader and the docs use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALIASES: Mapping[str, str] = {
 
 
 def cloud_words() -> dict[str, str]:
-    """What people type for each cloud → its name."""
+    """Map what people type for each cloud to its name."""
     return {**{cloud: cloud for cloud in cloud_names.names()}, **_ALIASES}
 
 
@@ -53,12 +53,12 @@ IMAGE = r"[A-Za-z0-9][\w./:@-]{0,254}"
 
 
 class BadWord(ValueError):
-    """A word that cannot be read; the message is a sentence without its place, which the reader adds."""
+    """Refuse a word that cannot be read; the message is a sentence without its place, which the reader adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One `key=value` of the language. `read` makes fields of a job and its GPUs of the value, or raises `BadWord`."""
+    """Describe one `key=value` of the language. `read` makes fields of the value, or raises `BadWord`."""
 
     key: str
     value: str
@@ -69,19 +69,19 @@ class Word:
 
 
 def near(text: str, known: Mapping[str, object] | tuple[str, ...]) -> str:
-    """` Did you mean x?` for the closest of `known`, or nothing."""
+    """Suggest the closest of `known`, as ` Did you mean x?`, or nothing."""
     # Two letters that change places in a word of three leave two of three alike.
     found = get_close_matches(text.lower()[:40], tuple(known), n=1, cutoff=0.72 if len(text) > 3 else 0.6)
     return f" Did you mean {found[0]}?" if found else ""
 
 
 def show(text: str) -> str:
-    """A word inside a sentence, cut when it is long."""
+    """Quote a word inside a sentence, cut when it is long."""
     return f"“{text[:40]}…”" if len(text) > 40 else f"“{text}”"
 
 
 def read_gpus(text: str, policy: Policy) -> Fields:
-    """`A100-80GB`, `4090,3090`, and `4xA100` or `2-4xA100`, which sets the number too."""
+    """Read `A100-80GB`, `4090,3090`, and `4xA100` or `2-4xA100`, which sets the number too."""
     counted = re.fullmatch(r"(-?\d{1,9}(?:-\d{1,9})?)\s*x\s*(.*)", text, re.IGNORECASE)
     fields: Fields = read_count(counted[1], policy) if counted else {}
     names: list[str] = []
@@ -94,14 +94,14 @@ def read_gpus(text: str, policy: Policy) -> Fields:
 
 
 def unknown_gpu(text: str) -> str:
-    """The sentence for a GPU that is not in the table, with the nearest names."""
+    """Write the sentence for a GPU that is not in the table, with the nearest names."""
     names = closest(text[:40])
     hint = f" Did you mean {' or '.join(names)}?" if names else ""
     return f"{show(text)} is not a GPU that is known here.{hint}"
 
 
 def read_count(text: str, policy: Policy) -> Fields:
-    """`4`, `2-4`, or `2+` GPUs, which are two to as many as the policy allows."""
+    """Read `4`, `2-4`, or `2+` GPUs, which are two to as many as the policy allows."""
     found = _COUNT.fullmatch(text)
     if found is None:
         raise BadWord(f"{show(text)} is not a number of GPUs; write 4 or 2-4.")
@@ -113,7 +113,7 @@ def read_count(text: str, policy: Policy) -> Fields:
 
 
 def hours_of(text: str, policy: Policy) -> Decimal:
-    """Hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
+    """Read hours from `6`, `6h`, `90m`, `1h30m` or `2d`; the bounds are the policy's. Raises `BadWord`."""
     total = duration(text)
     if total is None:
         raise BadWord(f"{show(text)} is not a time; write 6h, 90m or 1h30m.")
@@ -124,7 +124,7 @@ def hours_of(text: str, policy: Policy) -> Decimal:
 
 
 def duration(text: str) -> Decimal | None:
-    """The hours that a time says, below zero too; None for what is no time."""
+    """Read the hours of a time, below zero too; None for what is no time."""
     bare = text.lower().replace(" ", "")
     bare += "h" if _PLAIN_NUMBER.fullmatch(bare) else ""
     if not _DURATION.fullmatch(bare):
@@ -135,7 +135,7 @@ def duration(text: str) -> Decimal | None:
 
 
 def read_hours(text: str, policy: Policy) -> Fields:
-    """For how long."""
+    """Read for how long."""
     return {"hours": hours_of(text, policy)}
 
 
@@ -150,17 +150,17 @@ def _money(text: str) -> Decimal:
 
 
 def read_budget(text: str, _policy: Policy) -> Fields:
-    """The most that the run may cost in all."""
+    """Read the most that the run may cost in all."""
     return {"budget_cap_usd": _money(text)}
 
 
 def read_price(text: str, _policy: Policy) -> Fields:
-    """The most per hour, for all GPUs together."""
+    """Read the most per hour, for all GPUs together."""
     return {"max_price_usd_h": _money(re.sub(r"/h(?:our|r)?$", "", text))}
 
 
 def read_memory(text: str, _policy: Policy) -> Fields:
-    """`40GB+` at least, `40GB` exactly, `40-80GB` between; per GPU."""
+    """Read `40GB+` at least, `40GB` exactly, `40-80GB` between; per GPU."""
     bare = text.lower().replace(" ", "")
     if not re.fullmatch(MEMORY, bare):
         raise BadWord(f"{show(text)} is not a memory size; write 40GB+, 40GB or 40-80GB.")
@@ -175,7 +175,7 @@ def read_memory(text: str, _policy: Policy) -> Fields:
 
 
 def read_disk(text: str, _policy: Policy) -> Fields:
-    """`100`, `100GB` or `1TB`, at least."""
+    """Read `100`, `100GB` or `1TB`, at least."""
     found = re.fullmatch(r"(\d{1,9})\s*(gb?|tb?)?\+?", text.lower())
     size = int(found[1]) * (1000 if (found[2] or "").startswith("t") else 1) if found else 0
     if not 0 < size <= LARGEST_DISK_GB:
@@ -184,7 +184,7 @@ def read_disk(text: str, _policy: Policy) -> Fields:
 
 
 def read_clouds(text: str, _policy: Policy) -> Fields:
-    """`vast,runpod`; the order breaks ties."""
+    """Read `vast,runpod`; the order breaks ties."""
     clouds: list[str] = []
     for part in text.lower().split(","):
         cloud = cloud_words().get(part.strip())
@@ -196,7 +196,7 @@ def read_clouds(text: str, _policy: Policy) -> Fields:
 
 
 def read_regions(text: str, _policy: Policy) -> Fields:
-    """`US`, `EU,CA` or a cloud's own name of a region."""
+    """Read `US`, `EU,CA` or a cloud's own name of a region."""
     parts = [part.strip() for part in text.split(",")]
     for part in parts:
         if not re.fullmatch(r"[\w .-]{1,40}", part):
@@ -205,7 +205,7 @@ def read_regions(text: str, _policy: Policy) -> Fields:
 
 
 def read_spot(text: str, _policy: Policy) -> Fields:
-    """`no` (the default), `yes` or `any`."""
+    """Read `no` (the default), `yes` or `any`."""
     found = SPOT_WORDS.get(text.lower())
     if found is None:
         raise BadWord(
@@ -215,7 +215,7 @@ def read_spot(text: str, _policy: Policy) -> Fields:
 
 
 def read_offer(text: str, _policy: Policy) -> Fields:
-    """One offer of an inventory answer, by its id."""
+    """Read one offer of an inventory answer, by its id."""
     cloud, _, key = text.partition(":")
     if cloud.lower() not in cloud_names.names() or not re.fullmatch(r"[^\s`]{1,200}", key):
         raise BadWord(f"{show(text)} is not the id of an offer; write it as an inventory shows it, such as vast:123.")
@@ -223,7 +223,7 @@ def read_offer(text: str, _policy: Policy) -> Fields:
 
 
 def read_reliability(text: str, _policy: Policy) -> Fields:
-    """`0.98` or `98%`."""
+    """Read `0.98` or `98%`."""
     found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)(%?)", text)
     share = Decimal(found[1]) / (100 if found[2] else 1) if found else Decimal(-1)
     if wrong := job_bounds.reliability(share, show(text)):
@@ -232,7 +232,7 @@ def read_reliability(text: str, _policy: Policy) -> Fields:
 
 
 def read_total(text: str, _policy: Policy) -> Fields:
-    """`160`, `160GB`: the memory of all GPUs together, at least."""
+    """Read `160`, `160GB`: the memory of all GPUs together, at least."""
     found = re.fullmatch(r"(\d{1,5})(?:gb|g)?\+?", text.lower().replace(" ", ""))
     if found is None or not int(found[1]):
         raise BadWord(f"{show(text)} is not a size; write total=160GB for all GPUs together.")
@@ -240,7 +240,7 @@ def read_total(text: str, _policy: Policy) -> Fields:
 
 
 def yes_or_no(text: str, key: str) -> bool:
-    """What `key=yes` or `key=no` says. Raises `BadWord`."""
+    """Read `key=yes` or `key=no`. Raises `BadWord`."""
     answers = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
     if text.lower() not in answers:
         raise BadWord(f"{show(text)} does not answer {key}; write {key}=yes or {key}=no.{near(text, answers)}")
@@ -248,12 +248,12 @@ def yes_or_no(text: str, key: str) -> bool:
 
 
 def read_verified(text: str, _policy: Policy) -> Fields:
-    """`yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
+    """Read `yes`: only machines that their cloud has verified; `no`, the default, asks for nothing."""
     return {"verified_only": yes_or_no(text, "verified")}
 
 
 def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
-    """A reader for a version such as 12.4; `sm_89` is 8.9."""
+    """Make a reader for a version such as 12.4; `sm_89` is 8.9."""
 
     def read(text: str, _policy: Policy) -> Fields:
         short = re.fullmatch(r"sm_?(\d{1,2})(\d)", text.lower())
@@ -266,7 +266,7 @@ def _version(field: str, sample: str) -> Callable[[str, Policy], Fields]:
 
 
 def read_available(text: str, _policy: Policy) -> Fields:
-    """`24h`, `3d`: for how long the cloud must expect the offer to be there."""
+    """Read `24h`, `3d`: for how long the cloud must expect the offer to be there."""
     bare = text.lower().replace(" ", "")
     found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,2})?)(days?|d|hours?|hrs?|h)?", bare)
     if found is None or not Decimal(found[1]):
@@ -276,27 +276,27 @@ def read_available(text: str, _policy: Policy) -> Fields:
 
 
 def whole(text: str) -> int | None:
-    """A whole number, with `k`, `M`, `B` or `T`; None for what is none."""
+    """Read a whole number, with `k`, `M`, `B` or `T`; None for what is none."""
     found = re.fullmatch(NUMBER, text.lower())
     return int(Decimal(found[1]) * TOKEN_UNITS[found[2]]) if found else None
 
 
 def read_tokens(text: str, _policy: Policy) -> Fields:
-    """`300M`, `3B`: how many tokens the run trains on."""
+    """Read `300M`, `3B`: how many tokens the run trains on."""
     if not 0 < (amount := whole(text) or 0) <= 10**15:
         raise BadWord(f"{show(text)} is not a number of tokens; write 300M or 3B.")
     return {"tokens": amount}
 
 
 def read_reason(text: str, policy: Policy) -> Fields:
-    """Why it is needed; approvers read this."""
+    """Read why it is needed; approvers see this."""
     if wrong := job_bounds.reason(text, policy):
         raise BadWord(wrong.sentence)
     return {"reason": text}
 
 
 def _plain(field: str, what: str, pattern: str, sample: str) -> Callable[[str, Policy], Fields]:
-    """A reader for a word that is passed on as it is when it has the right shape."""
+    """Make a reader for a word that is passed on as it is when it has the right shape."""
 
     def read(text: str, _policy: Policy) -> Fields:
         if not re.fullmatch(pattern, text):
@@ -387,7 +387,7 @@ WORDS: tuple[Word, ...] = (
     Word("for", "TEXT", "Why it is needed; approvers read this.", 'for="fine-tune"', read_reason, ("reason", "why")),
 )
 
-#: Those that narrow the market further than its GPU, price and place do.
+#: Words that narrow the market further than its GPU, price and place do.
 LIMIT_WORDS = ("memory", "total", "region", "reliability", "verified", "cuda", "capability", "available")
 
 #: every key and alias → its word

@@ -1,6 +1,7 @@
-"""The `/gpu` language: `4xA100-80GB 6h max=$50 clouds=vast,runpod spot=no for="fine-tune"` and its subcommands.
+"""Parse the `/gpu` language: `4xA100-80GB 6h max=$50 clouds=vast,runpod spot=no for="fine-tune"` and subcommands.
 
-`parse` never raises: it answers a `Command`, or a `GrammarError` that points at the word and shows a correct example.
+`parse` never raises: it returns a `ParsedCommand`, or a `GrammarError` that points at the word and shows a correct
+example.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = ["GrammarError", "ParsedCommand", "parse", "reference"]
 
 @dataclass(frozen=True, slots=True)
 class GrammarError:
-    """What was wrong with which word of `line`, and a correct example."""
+    """Say what was wrong with which word of `line`, and show a correct example."""
 
     word: str
     position: int
@@ -54,7 +55,7 @@ class GrammarError:
 
     @property
     def caret(self) -> str:
-        """The line with carets under the word, for a fixed-width font."""
+        """Draw the line with carets under the word, for a fixed-width font."""
         return caret(self.line, self.position, len(self.word))
 
 
@@ -66,7 +67,7 @@ def parse(
     `more` are further words with their values, whatever is in them, such as a file or a REST body holds.
     """
     line = clean(text)
-    if looks_private(line):  # It is not repeated: an answer may be seen by others, a private key by nobody.
+    if looks_private(line):  # The error does not repeat it: others may see an answer, and nobody may see a private key.
         message = "That is a private key: keep it to yourself and add the public one, which ends in .pub."
         return GrammarError("key", 0, message, BY_NAME["key"].example, "key add …")
     sub = BY_NAME["provision"]
@@ -161,7 +162,7 @@ _READERS: Mapping[CommandShape, Callable[[Subcommand, list[WordToken], str, Poli
 
 
 def reference() -> str:
-    """The grammar as Markdown tables, made from the tables above."""
+    """Write the grammar as Markdown tables, made from the tables above."""
     lines = ["| command | what it does | example |", "|---|---|---|"]
     lines += [f"| `/gpu {sub.usage}` | {sub.doc} | `/gpu {sub.example}` |" for sub in SUBCOMMANDS]
     lines += ["", "| word | value | meaning | example | also |", "|---|---|---|---|---|"]

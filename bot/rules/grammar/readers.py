@@ -1,4 +1,4 @@
-"""Readers of the commands that take a few plain words: nothing, an id, a choice, a key, a topic, a cloud."""
+"""Read the commands that take a few plain words: nothing, an id, a choice, a key, a topic, a cloud."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from providers import cloud_names
 
 @dataclass(frozen=True, slots=True)
 class ParsedCommand:
-    """What was asked. `job` is None for a job command without words, which opens the form.
+    """Hold a command that was read. `job` is None for a job command without words, which opens the form.
 
     `target` is the id of status, terminate, extend, done and cancel, the topic of help, or the cloud of profile;
     `action` and `text` belong to `key`, `question` to `compare`; `action` is the view of `costs`. Of `extend`, `hours`
     is how much more and `text` why; of `done`, `action` is `success` or `failed` and `text` `destroy` or `preserve`; of
-    `terminate`, `action` is `now` when nothing shall be asked. Of `delegate`, `action` is `set`, `list` or `off`,
-    `target` a person's reference and `day` the last day.
+    `terminate`, `action` is `now` to skip the confirmation. Of `delegate`, `action` is `set`, `list` or `off`, `target`
+    a person's reference and `day` the last day.
     """
 
     name: str
@@ -39,7 +39,7 @@ class ParsedCommand:
 
 
 class Wrong(Exception):
-    """Carries a word and a sentence up to `parse`."""
+    """Carry a word and a sentence up to `parse`."""
 
     def __init__(self, token: WordToken, message: str) -> None:
         super().__init__(message)
@@ -48,19 +48,19 @@ class Wrong(Exception):
 
 
 def end(line: str) -> WordToken:
-    """A place after the last word, for what is missing."""
+    """Return a place after the last word, for what is missing."""
     return WordToken("", "", len(line))
 
 
 def read_nothing(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
-    """A command alone."""
+    """Read a command alone."""
     if words:
         raise Wrong(words[0], f"{sub.name} takes no words after it.")
     return ParsedCommand(sub.name)
 
 
 def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
-    """A command and one id."""
+    """Read a command and one id."""
     if not words:
         raise Wrong(end(line), f"{sub.name} needs the id that a list or a message shows.")
     target = words[0].value.strip("`#")
@@ -72,7 +72,7 @@ def read_id(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy)
 
 
 def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
-    """An id, how the work went, and what becomes of the disk."""
+    """Read an id, how the work went, and what becomes of the disk."""
     named = read_id(sub, words[:1], line, policy)
     found: dict[str, str] = {}
     for word in words[1:]:
@@ -85,7 +85,7 @@ def read_done(sub: Subcommand, words: list[WordToken], line: str, policy: Policy
 
 
 def read_end(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
-    """An id, and whether to end it without a question."""
+    """Read an id, and whether to end it without a confirmation."""
     if len(words) > 1 and words[1].value.lower().lstrip("-") not in ("now", "yes"):
         hint = near(words[1].value, ("now", "yes"))
         raise Wrong(words[1], f"{sub.name} takes one id, and now after it to be asked nothing.{hint}")
@@ -95,7 +95,7 @@ def read_end(sub: Subcommand, words: list[WordToken], line: str, policy: Policy)
 
 
 def read_key(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
-    """What to do with the public key, and the key."""
+    """Read what to do with the public key, and the key."""
     if not words:
         raise Wrong(end(line), "Say what to do with the key: add, list or remove.")
     action = words[0].value.lower()
@@ -111,7 +111,7 @@ def read_key(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy
 
 
 def read_topic(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
-    """At most the name of one command."""
+    """Read at most the name of one command."""
     topic = words[0].value.lower() if words else ""
     if topic and topic not in BY_NAME:
         raise Wrong(words[0], f"There is no help on {show(topic)}.{near(topic, BY_NAME)}")
@@ -119,7 +119,7 @@ def read_topic(sub: Subcommand, words: list[WordToken], _line: str, _policy: Pol
 
 
 def read_cloud(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
-    """The name of one cloud."""
+    """Read the name of one cloud."""
     if len(words) != 1:
         raise Wrong(
             words[1] if words else end(line), f"{sub.name} takes one cloud; there are {', '.join(cloud_names.names())}."
@@ -134,7 +134,7 @@ def read_cloud(sub: Subcommand, words: list[WordToken], line: str, policy: Polic
 
 
 def read_choice(sub: Subcommand, words: list[WordToken], _line: str, _policy: Policy) -> ParsedCommand:
-    """At most one of the words that the command knows; the first of them when nothing is said."""
+    """Read at most one of the words that the command knows; the first of them when nothing is said."""
     if len(words) > 1:
         raise Wrong(words[1], f"{sub.name} takes one word after it.")
     action = words[0].value.lower() if words else sub.choices[0]
@@ -148,7 +148,7 @@ _MENTION = re.compile(r"<@([UW][A-Z0-9]{1,20})(?:\|[^>]*)?>")
 
 
 def read_delegate(sub: Subcommand, words: list[WordToken], line: str, _policy: Policy) -> ParsedCommand:
-    """Whom, and through which day; or `list`, or `off`."""
+    """Read who is to be the delegate, and through which day; or `list`, or `off`."""
     action = words[0].value.lower() if words else "list"
     if action in ("list", "off"):
         if len(words) > 1:
@@ -173,7 +173,7 @@ def read_delegate(sub: Subcommand, words: list[WordToken], line: str, _policy: P
 
 
 def read_reason(sub: Subcommand, words: list[WordToken], line: str, policy: Policy) -> ParsedCommand:
-    """An id, and why: all that follows."""
+    """Read an id, and why: all that follows."""
     named = read_id(sub, words[:1], line, policy)
     if len(words) < 2:
         raise Wrong(end(line), f"Say why, as in {sub.example}.")

@@ -1,4 +1,4 @@
-"""What runs and comparisons add to the `/gpu` language: the words that describe a run, and those of `compare`."""
+"""Read the words of runs and comparisons in the `/gpu` language."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_BUDGETS = 5
 
 
 def work_word(key: str, value: str, said: tuple[str, ...]) -> tuple[str, ...]:
-    """The words of a run with one more. Raises `BadWord` with a sentence that names what is wrong."""
+    """Add one word to those of a run. Raises `BadWord` with a sentence that names what is wrong."""
     if any(word.startswith(f"{key}=") for word in said):
         raise BadWord(f"{show(key)} is said twice; keep one of the two.")
     if not value:
@@ -32,17 +32,17 @@ def work_word(key: str, value: str, said: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def workload(words: tuple[str, ...]) -> Workload:
-    """The run behind `key=value` words. Raises `BadWord`."""
+    """Read the run behind `key=value` words. Raises `BadWord`."""
     return read(dict(word.split("=", 1) for word in words))
 
 
 def workload_of(job: JobRequest) -> Workload | None:
-    """The run that a job request describes; None when it only says how many hours."""
+    """Return the run that a job request describes; None when it only says how many hours."""
     return workload(job.work) if job.work else None
 
 
 def unsaid(words: tuple[str, ...]) -> str:
-    """What a run must still say before its time is known, as sentences; empty when nothing is missing."""
+    """Say what a run must still say before its time can be computed, as sentences; empty when nothing is missing."""
     return " ".join(unknown(workload(words))) if words else ""
 
 
@@ -86,7 +86,7 @@ _QUESTION: Mapping[str, Word] = {word.key: word for word in QUESTION_WORDS}
 
 
 def question_word(word: WordToken, policy: Policy) -> Fields:
-    """What one word of a comparison says. Raises `BadWord`."""
+    """Read one word of a comparison. Raises `BadWord`."""
     key, equals, value = word.value.lstrip("-").partition("=")
     found = _QUESTION.get(key.lower())
     if found is None:
@@ -98,7 +98,7 @@ def question_word(word: WordToken, policy: Policy) -> Fields:
 
 
 def question(fields: Fields) -> ComparisonQuestion:
-    """The question of a comparison, with the usual budgets, one hour and a tenth as buffer where nothing was said.
+    """Make the question of a comparison, with usual budgets, one hour and a 10 % buffer where nothing was said.
 
     Raises `BadWord` for numbers that make no question.
     """

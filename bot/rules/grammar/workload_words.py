@@ -1,6 +1,7 @@
-"""The words that describe a run: `model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h`.
+"""Read the words that describe a run: `model=7B tokens=2B seq=2048 batch=512 precision=bf16 goal=24h`.
 
-One table of readers in the shape of `bot.rules.grammar.job_words`, so that every door can take the same words.
+One table of readers in the shape of `bot.rules.grammar.job_words`, so that Slack, files and the API take the same
+words.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ MOST_TOKENS = 10**15
 
 
 def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], Fields]:
-    """A reader for a whole number above zero, with `k`, `M`, `B` or `T`."""
+    """Make a reader for a whole number above zero, with `k`, `M`, `B` or `T`."""
 
     def read(text: str) -> Fields:
         amount = whole(text)
@@ -68,7 +69,7 @@ def _counted(field: str, what: str, sample: str, most: int) -> Callable[[str], F
 
 
 def _chosen(field: str, what: str, table: Mapping[str, Any], sample: str) -> Callable[[str], Fields]:
-    """A reader for one word of a table."""
+    """Make a reader for one word of a table."""
 
     def read(text: str) -> Fields:
         found = table.get(text.lower())
@@ -80,7 +81,7 @@ def _chosen(field: str, what: str, table: Mapping[str, Any], sample: str) -> Cal
 
 
 def _size(field: str) -> Callable[[str], Fields]:
-    """A reader for GB; `1TB` is 1,000 GB."""
+    """Make a reader for GB; `1TB` is 1,000 GB."""
 
     def read(text: str) -> Fields:
         found = re.fullmatch(r"(\d{1,7}(?:\.\d{1,3})?)\s*(gb?|tb?|mb?)?", text.lower())
@@ -113,7 +114,10 @@ def _read_cadence(text: str) -> Fields:
 
 
 def _read_model(text: str) -> Fields:
-    """`7B`, `30B-A3B` for a mixture of experts, or a name. An unknown name is kept: only its size is unknown."""
+    """Read `7B`, `30B-A3B` for a mixture of experts, or a name.
+
+    An unknown name is kept: only its size is unknown.
+    """
     found = re.fullmatch(rf"{NUMBER}(?:-a{NUMBER})?", text.lower())
     if found is None:
         if not re.fullmatch(r"[\w./-]{1,60}", text):
@@ -137,7 +141,7 @@ def _read_stack(text: str) -> Fields:
 
 @dataclass(frozen=True, slots=True)
 class WorkWord:
-    """One `key=value` that describes a run."""
+    """Describe one `key=value` that describes a run."""
 
     key: str
     value: str
@@ -218,7 +222,7 @@ WORK_KEYS: Mapping[str, WorkWord] = {name: word for word in WORK_WORDS for name 
 
 
 def read(words: Mapping[str, str]) -> Workload:
-    """The run that `words` (key → value) describe. Raises `BadWord` with a sentence that names the word.
+    """Read the run that `words` (key → value) describe. Raises `BadWord` with a sentence that names the word.
 
     A number that is said twice must be the same: `model=7B params=8B` is refused.
     """
@@ -235,7 +239,7 @@ def read(words: Mapping[str, str]) -> Workload:
 
 
 def parse(line: str) -> Workload:
-    """The same from one line of `key=value` words. Raises `BadWord`; an unclosed quote is a `ValueError` as well."""
+    """Read a run from one line of `key=value` words. Raises `BadWord`; an unclosed quote is a `ValueError` as well."""
     words: dict[str, str] = {}
     for token in tokens(clean(line)):
         key, equals, value = token.value.partition("=")
@@ -248,7 +252,7 @@ def parse(line: str) -> Workload:
 
 
 def _checked(work: Workload) -> Workload:
-    """`work`, or `BadWord` when two of its numbers cannot both be right."""
+    """Return `work`, or raise `BadWord` when two of its numbers cannot both be right."""
     if work.active_params is not None and work.active_params > (work.total_params or work.active_params):
         raise BadWord("More parameters are active than there are; swap active= and params=.")
     if work.heads is not None and work.width is not None and work.width % work.heads:

@@ -1,4 +1,4 @@
-"""Which option is tried next after a definite no: what the approval covers, and nothing that just failed."""
+"""Choose the next option after a definite no: one that the approval covers, and nothing that just failed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLOUD_WIDE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One create that failed under this grant's approval: the offer and the error's code."""
+    """Describe one create that failed under this grant's approval: the offer and the error's code."""
 
     offer: Offer
     code: str
@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The option to try next, or None with the reason why there is none."""
+    """Name the option to try next, or None with the reason why there is none."""
 
     option: RankedOption | None
     code: str
@@ -55,7 +55,7 @@ def next_option(
     policy: Policy,
     candidates: Sequence[str] = (),
 ) -> Placement:
-    """The next of the options that the approved message showed.
+    """Choose the next of the options that the approved message showed.
 
     The chosen one comes first, then those ranked below it, then those above; where clouds were named, those of the
     first cloud named come before those of the second, and so on. Left out: failed offers, every offer on
@@ -100,7 +100,7 @@ def _failed(option: RankedOption, failures: Sequence[Failure]) -> bool:
 
 
 def _same_fate(offer: Offer, failure: Failure) -> bool:
-    """Whether the failure tells that `offer` would fail too."""
+    """Whether the failure means that `offer` would fail too."""
     failed = failure.offer
     if offer.cloud != failed.cloud:
         return False

@@ -1,4 +1,4 @@
-"""What a look at a running instance says about it: that it works, or what is wrong and from when it is given up."""
+"""Judge the health of a running instance at a poll: it works, or what is wrong and when to give it up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from providers.gpus.table import GPUS
 
 
 class Trouble(NamedTuple):
-    """Why an instance that was ready does not work now: the code for programs and the sentence for people."""
+    """Say why an instance that was ready does not work now: the code for programs and the sentence for people."""
 
     code: EndReason
     sentence: str
@@ -27,9 +27,10 @@ _AGAIN = Trouble(EndReason.RESTARTING, "The cloud is starting the instance again
 
 
 def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -> str:
-    """What the cloud gave instead of the `count` GPUs that were approved, such as `1x RTX3090`; "" where it fits.
+    """Name the GPUs that the cloud gave instead of the `count` approved ones, such as `1x RTX3090`; "" where they fit.
 
-    What it does not say is believed, and so is a name that the table of GPUs does not have: that may be a spelling.
+    What the cloud does not report counts as right, and so does a name that the table of GPUs does not have: that may be
+    a spelling.
     """
     other = seen is not None and seen != gpu and seen in GPUS and gpu in GPUS
     fewer = bool(seen_count) and (seen_count or 0) < count
@@ -37,7 +38,7 @@ def other_gpus(gpu: str, count: int, seen: str | None, seen_count: int | None) -
 
 
 def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Trouble | None:
-    """What is wrong with an instance that has been ready, by its status now; None while it runs as it was approved.
+    """Say what is wrong with an instance that has been ready; None while it runs as it was approved.
 
     `other` is what it has instead of its GPUs, from `other_gpus`.
     """
@@ -55,11 +56,11 @@ def trouble(status: InstanceStatus | str, *, spot: bool, other: str = "") -> Tro
 
 
 def given_up_at(since: datetime, grace_s: float) -> datetime:
-    """When an instance in trouble is ended: it may come back by itself for `grace_s` seconds."""
+    """Return when an instance in trouble is ended: it may come back by itself for `grace_s` seconds."""
     return since + timedelta(seconds=grace_s)
 
 
 def ended_sentence(found: Trouble, spent: str) -> str:
-    """Why it is ended after the grace, whose length in words is `spent`."""
+    """Say why it is ended after the grace, whose length in words is `spent`."""
     how = "That did not change" if found.code is EndReason.WRONG_GPUS else "It did not come back"
     return f"{found.sentence} {how} within {spent}, so it is ended."

@@ -1,4 +1,4 @@
-"""Stop, start and restart: whether they can be ordered, and what each does to the meter, by what a cloud can do."""
+"""Judge whether a stop, start or restart can be ordered, and what each does to billing, by what a cloud can do."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def judge(
     whether the disk is to stay after the approved end, of which the caller speaks.
     """
     if order is PowerAction.STOP and wanted == PowerAction.START and state in _FROM.values():
-        state, wanted = SessionState.RUNNING, None  # Whoever wants it stopped need not wait for its start.
+        state, wanted = SessionState.RUNNING, None  # To stop it, nobody needs to wait for its start.
     if state is not _FROM[order]:
         return _no(ReplyCode.WRONG_STATE, f"The session is {state}, so there is nothing to {order}.")
     if wanted is not None:

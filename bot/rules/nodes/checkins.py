@@ -1,4 +1,4 @@
-"""What a machine's own check-ins mean: how its work goes, what it is asked to do, and when nobody needs it any more.
+"""Judge an agent's check-ins: how its work is doing, what to instruct it, and when to end an idle instance.
 
 A check-in speaks against *absent* and never extends anything. An instance that never checked in has no agent, so
 neither silence nor idling ends it.
@@ -21,14 +21,14 @@ from ledger.kernel.states import SessionState
 
 #: Seconds between two check-ins of a node.
 INTERVAL_S: Final = 60
-#: Within this time before its end, a node is asked to save.
+#: Within this time before its end, a node is instructed to save.
 SAVE_BEFORE: Final = timedelta(minutes=10)
-#: Of nodes that report, this many must be silent at once, and half of all, to take it for our own fault.
+#: Of nodes that report, this many must be silent at once, and half of all, to count as our own failure.
 DEAF_LEAST: Final = 4
 
 
 class NodeInstruction(StrEnum):
-    """What a node is asked to do."""
+    """Name what a node is instructed to do."""
 
     SAVE = "save"
     UPLOAD = "upload"
@@ -46,7 +46,7 @@ class Work(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One check-in. `utilisation` is percent per GPU; `seq` rises with every check-in of one instance."""
+    """Hold one check-in. `utilisation` is percent per GPU; `seq` rises with every check-in of one instance."""
 
     seq: int
     utilisation: tuple[Decimal, ...] = ()
@@ -61,7 +61,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """What is kept of a node's check-ins. `at` is the last one, None before the first."""
+    """Hold what is kept of a node's check-ins. `at` is the last one, None before the first."""
 
     seq: int = 0
     at: datetime | None = None
@@ -71,7 +71,7 @@ class NodeStatus:
     utilisation: tuple[Decimal, ...] = ()
     step: int | None = None
     target_step: int | None = None
-    #: The step and the time from which the job's speed is reckoned.
+    #: The step and the time from which the job's speed is calculated.
     step_from: int | None = None
     step_from_at: datetime | None = None
     tokens_per_s: Decimal | None = None
@@ -80,12 +80,12 @@ class NodeStatus:
 
 
 def is_replay(seen_seq: int, seq: int) -> bool:
-    """Whether a check-in, or a later one, was heard before."""
+    """Whether a check-in, or a later one, was received before."""
     return seq <= seen_seq
 
 
 def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now: datetime) -> NodeStatus:
-    """What is known after one more check-in. What a node says of times is believed within what can be true."""
+    """Update a node's status by one more check-in. Times that a node reports are cut to what can be true."""
     busy = any(one >= busy_percent for one in report.utilisation) or not report.utilisation
     idle_since = None
     if not busy:
@@ -118,7 +118,7 @@ def after_checkin(before: NodeStatus, report: Report, busy_percent: Decimal, now
 def instruction(
     state: SessionState, wanted: str | None, ends_at: datetime | None, now: datetime, extra: Sequence[str] = ()
 ) -> tuple[NodeInstruction, ...]:
-    """What a node is asked to do: by the state of its session, an order to stop it, its end, and what a gate wants."""
+    """List what a node is instructed to do: by its session's state, a stop order, its end, and a checkpoint check."""
     found = {NodeInstruction(one) for one in extra}
     if state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
         found |= {NodeInstruction.SAVE, NodeInstruction.UPLOAD, NodeInstruction.STOP}
@@ -130,14 +130,14 @@ def instruction(
 
 
 class Progress(NamedTuple):
-    """How far a job is: when it is done at its own speed, and what it costs until then."""
+    """Hold how far a job is: when it is done at its own speed, and what it costs until then."""
 
     eta: datetime
     cost_to_finish_usd: Decimal
 
 
 def progress(found: NodeStatus, price_usd_h: Decimal, now: datetime) -> Progress | None:
-    """None while nobody can know: no target, no second step, or a job that is over."""
+    """Forecast a job's end and cost; None without a target, without a second step, or for a finished job."""
     if found.target_step is None or found.step is None or found.step_from is None or found.step_from_at is None:
         return None
     if found.at is None or found.work is not Work.RUNNING or found.step <= found.step_from:
@@ -151,7 +151,7 @@ def progress(found: NodeStatus, price_usd_h: Decimal, now: datetime) -> Progress
 
 
 class EarlyEnd(NamedTuple):
-    """An end before the approved one: its code, since when its reason holds, the sentence, and how long it waits."""
+    """Hold an end before the approved one: its code, since when its reason holds, the sentence, and its grace."""
 
     code: EndReason
     since: datetime
@@ -161,9 +161,9 @@ class EarlyEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A session whose node reports. It is ready since `ready_at`, and this service listens since `listening_at`.
+    """Describe a session whose node reports. It is ready since `ready_at`; check-ins are received since `listening_at`.
 
-    What was before is not held against it: while nobody listened, nobody knows whether it was silent or idle.
+    Time before that does not count: while nothing received check-ins, nobody knows whether it was silent or idle.
     """
 
     workload: str
@@ -173,7 +173,7 @@ class Watched:
 
 
 def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime) -> EarlyEnd | None:
-    """Why a session ends before its time, by its node's own word; None while there is no reason."""
+    """Say why a session ends before its time, by its node's check-ins; None while there is no reason."""
     if found.at is None or (watched.spared_until is not None and now < watched.spared_until):
         return None
     if found.work_over_at is not None and found.work_over_at >= watched.ready_at:
@@ -197,12 +197,12 @@ def early_end(policy: Policy, found: NodeStatus, watched: Watched, now: datetime
 
 
 def _cut(policy: Policy, reason: EndReason, since: datetime, sentence: str) -> EarlyEnd:
-    """The end with the grace that the policy gives it."""
+    """Make the end with the grace that the policy gives it."""
     return EarlyEnd(reason, since, sentence, grace_s(policy, reason.grace))
 
 
 def grace_s(policy: Policy, grace: Grace) -> int:
-    """Seconds between the notification of an end and its order."""
+    """Return the seconds between the notification of an end and its order."""
     match grace:
         case Grace.NONE:
             return 0
@@ -217,19 +217,22 @@ def grace_s(policy: Policy, grace: Grace) -> int:
 
 
 def idle_limit_s(limits: Mapping[str, int], workload: str) -> int:
-    """Seconds that a machine may idle, by the kind of its work."""
+    """Return the seconds that a machine may idle, by the kind of its work."""
     return limits.get(workload.lower(), limits["default"])
 
 
 def listener_problem(reporting: int, silent: int) -> str:
-    """Why so many silent nodes mean that nobody hears them, and not that they are all dead; "" when they are few."""
+    """Say why so many silent nodes mean that their check-ins do not arrive; "" when they are few.
+
+    Then they are not taken for dead.
+    """
     if silent < DEAF_LEAST or silent * 2 < reporting:
         return ""
     return f"{silent} of {plural(reporting, 'node')} that report are silent at once, so none is ended for its silence."
 
 
 def node_line(found: NodeStatus | None, now: datetime) -> str:
-    """What every status says about a machine's agent, in one sentence."""
+    """Describe an instance's agent for every status, in one sentence."""
     if found is None or found.at is None:
         return "No agent reports from it: exempt from idle and heartbeat ends."
     age_s = max(int((now - found.at).total_seconds()), 0)

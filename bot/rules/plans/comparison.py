@@ -1,4 +1,4 @@
-"""What a run costs on every GPU, how many runs a budget buys, and what a success is worth: the table people print.
+"""Compare a run's cost on every GPU: how many runs a budget buys, and what a success is worth.
 
     cost of a run  = price x hours x (1 + buffer), rounded half up to cents
     runs           = floor(budget / cost of a run)
@@ -29,7 +29,7 @@ PLAIN_BUDGETS = (Decimal(500), Decimal(5000))
 
 @dataclass(frozen=True, slots=True)
 class PricedGpu:
-    """One line to compare: a GPU with its prices in dollars per hour for one, at the cheapest place that has it."""
+    """Describe one GPU to compare, with its prices in dollars per hour for one, at the cheapest cloud that has it."""
 
     gpu: str
     memory_gb: int
@@ -42,7 +42,7 @@ class PricedGpu:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonQuestion:
-    """What is compared: budgets in dollars, hours of one run, and the buffer for retries and restarts as a share.
+    """Ask what to compare: budgets in dollars, hours of one run, and the share kept for retries and restarts.
 
     `baseline_usd_h` is the price that savings are measured against. `success_rate` between 0 and 1 and `value_usd` of
     one success add the last columns.
@@ -56,7 +56,7 @@ class ComparisonQuestion:
     value_usd: Decimal | None = None
 
     def checked(self) -> ComparisonQuestion:
-        """This question, or ValueError with one sentence that says what a right one looks like."""
+        """Return this question, or raise ValueError with one sentence that says what a right one looks like."""
         numbers = (self.hours, self.buffer, *self.budgets_usd)
         if not all(number.is_finite() for number in numbers) or not 0 < self.hours <= 100_000:
             raise ValueError("The hours of a run must be above 0 and at most 100,000, for example hours=1.")
@@ -73,7 +73,7 @@ class ComparisonQuestion:
 
 @dataclass(frozen=True, slots=True)
 class RunsPerBudget:
-    """What one budget buys at one price: runs, their hours, and with a success rate and a value what comes of them.
+    """Say what one budget buys at one price: runs and their hours, and the successes and their net value where known.
 
     `net_usd` counts the whole budget as spent.
     """
@@ -87,8 +87,10 @@ class RunsPerBudget:
 
 @dataclass(frozen=True, slots=True)
 class PerRun:
-    """One price worked out: dollars per run, what each budget buys, savings against the baseline in percent (negative:
-    dearer), the cost of a success and the return on it in percent."""
+    """Hold the results at one price: dollars per run and what each budget buys.
+
+    Savings against the baseline are in percent (negative: more expensive), as is the return on a success.
+    """
 
     price_usd_h: Decimal
     cost_usd: Decimal
@@ -100,7 +102,7 @@ class PerRun:
 
 @dataclass(frozen=True, slots=True)
 class ComparedGpu:
-    """One line of the table. A side is None where that way of buying has no usable price."""
+    """Hold one line of the table. A side is None where that way of buying has no usable price."""
 
     option: PricedGpu
     spot: PerRun | None
@@ -109,7 +111,7 @@ class ComparedGpu:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The whole table, cheapest run first, then what cannot be rented here; `notes` are sentences about bad data."""
+    """Hold the whole table, cheapest run first, then what cannot be rented here; `notes` report bad data."""
 
     question: ComparisonQuestion
     clouds: tuple[ComparedGpu, ...]
@@ -118,7 +120,7 @@ class Comparison:
 
 
 def per_run(price_usd_h: Decimal, question: ComparisonQuestion) -> PerRun:
-    """One price worked out. The price must be usable and above zero.
+    """Work out one price, which must be usable and above zero.
 
     A run that costs less than half a cent counts as one cent, so that no budget buys endless runs.
     """
@@ -135,7 +137,7 @@ def per_run(price_usd_h: Decimal, question: ComparisonQuestion) -> PerRun:
 
 
 def run_cost(price_usd_h: Decimal, question: ComparisonQuestion) -> Decimal:
-    """Dollars of one run: price x hours with the buffer, in whole cents, at least one."""
+    """Return the dollars of one run: price x hours with the buffer, in whole cents, at least one."""
     return max(money.cents(price_usd_h * question.hours * (1 + question.buffer)), money.CENT)
 
 
@@ -150,7 +152,7 @@ def _line(budget: Decimal, cost: Decimal, question: ComparisonQuestion) -> RunsP
 def compare(
     priced: Iterable[PricedGpu], question: ComparisonQuestion, environments: Sequence[Environment] = ENVIRONMENTS
 ) -> Comparison:
-    """The table for `question`. Prices that are missing, zero or negative are left out and counted in a note."""
+    """Compare prices for `question`. Missing, zero or negative prices are left out and counted in a note."""
     question.checked()
     rows, bad = [], 0
     for option in priced:
@@ -186,7 +188,7 @@ def _quota(one: Environment) -> ComparedGpu:
 
 
 def cheapest(offers: Iterable[Offer], free: frozenset[str] = frozenset()) -> tuple[PricedGpu, ...]:
-    """The cheapest spot and on-demand price per GPU of what is for sale, prices divided by the number of GPUs.
+    """Find the cheapest spot and on-demand price per GPU of what is for sale, divided by the number of GPUs.
 
     Clouds in `free` are left out, since nothing is paid there; so are offers without a usable price.
     """

@@ -1,4 +1,4 @@
-"""What a running job still takes and costs, beside what was approved, and what a success has really cost so far.
+"""Forecast what a running job still takes and costs, against its approval, and compute what a success has cost.
 
 Pure arithmetic on a step, a target and a rate of tokens; where the numbers come from is no concern of this rule.
 """
@@ -33,7 +33,7 @@ class Outlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Tokens per second over all GPUs, with `low` <= `expected` <= `high`, all above zero."""
+    """Hold tokens per second over all GPUs, with `low` <= `expected` <= `high`, all above zero."""
 
     expected: Decimal
     low: Decimal
@@ -42,7 +42,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class ApprovedScope:
-    """What was approved and what is used up: dollars, hours and the price per hour of everything that is billed."""
+    """Hold what was approved and used up: dollars, hours and the price per hour of everything that is billed."""
 
     price_usd_h: Decimal
     spent_usd: Decimal = _ZERO
@@ -52,7 +52,7 @@ class ApprovedScope:
 
 @dataclass(frozen=True, slots=True)
 class Scenarios:
-    """A number in three cases."""
+    """Hold a number in three cases."""
 
     best: Decimal
     expected: Decimal
@@ -61,8 +61,11 @@ class Scenarios:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What is left of a job. `total_usd` includes what was spent; `short_usd` and `short_hours` are how much more than
-    approved the expected case takes, 0 where it is inside. `hours` and `total_usd` are None without a rate."""
+    """Hold what is left of a job.
+
+    `total_usd` includes what was spent; `short_usd` and `short_hours` are how much more than approved the expected case
+    takes, 0 where it is inside. `hours` and `total_usd` are None without a rate.
+    """
 
     outlook: Outlook
     steps_left: int
@@ -74,9 +77,10 @@ class Completion:
 
 
 def rate_from(samples: Sequence[Decimal]) -> Rate | None:
-    """The rate behind tokens/s that were seen, in any order: their median, and the range without a tenth on each side.
+    """Estimate the rate behind measured tokens/s: their median, and the range without a tenth on each side.
 
-    None when nothing usable was seen: zero, negative and infinite rates are left out. A single one gets a wide range.
+    None when nothing usable was measured: zero, negative and infinite rates are left out. A single one gets a wide
+    range.
     """
     seen = sorted(sample for sample in samples if sample.is_finite() and sample > 0)
     if not seen:
@@ -91,7 +95,7 @@ def rate_from(samples: Sequence[Decimal]) -> Rate | None:
 def to_completion(
     step: int, target_step: int, tokens_per_step: int, rate: Rate | None, scope: ApprovedScope
 ) -> Completion:
-    """What the steps from `step` to `target_step` still take at `rate`, and whether `scope` covers it.
+    """Forecast what the steps from `step` to `target_step` still take at `rate`, and whether `scope` covers it.
 
     ValueError for a step below zero, for a target or a step size below one, and for amounts that are not finite.
     """
@@ -171,7 +175,7 @@ def _amounts(total: Scenarios) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """One finished job: what it cost in all, and whether its owner called it a success."""
+    """Describe one finished job: what it cost in all, and whether its owner called it a success."""
 
     cost_usd: Decimal
     succeeded: bool
@@ -179,7 +183,7 @@ class FinishedJob:
 
 @dataclass(frozen=True, slots=True)
 class SuccessCost:
-    """The real cost of a success: everything that was spent, failures included, over the successes. None of 0."""
+    """Hold the real cost of a success: all spending, failures included, over the successes. None of 0."""
 
     runs: int
     successes: int
@@ -190,7 +194,7 @@ class SuccessCost:
 
 
 def cost_per_success(outcomes: Iterable[FinishedJob]) -> SuccessCost:
-    """What finished jobs have cost per success, in dollars rounded to cents."""
+    """Return what finished jobs have cost per success, in dollars rounded to cents."""
     finished = list(outcomes)
     spent = sum((one.cost_usd for one in finished), _ZERO)
     successes = sum(one.succeeded for one in finished)

@@ -1,4 +1,4 @@
-"""Bounds of what a job may say: readers of words and services refuse what is outside with the same sentence."""
+"""Check the bounds of a job; readers of words and services refuse what is outside with the same sentence."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MOST_USD: Final = Decimal(1_000_000)
 
 
 class BoundsVerdict(NamedTuple):
-    """Why a value is refused: a stable code, and the sentence for people."""
+    """Say why a value is refused: a stable code, and the sentence for people."""
 
     code: ReplyCode
     sentence: str
 
 
 def gpu_count(least: int, most: int, policy: Policy) -> BoundsVerdict | None:
-    """What is wrong with `least` to `most` GPUs."""
+    """Say what is wrong with `least` to `most` GPUs."""
     if least < 1:
         return BoundsVerdict(ReplyCode.GPU_COUNT, "At least one GPU is needed.")
     if most < least:
@@ -31,7 +31,7 @@ def gpu_count(least: int, most: int, policy: Policy) -> BoundsVerdict | None:
 
 
 def money(amount_usd: Decimal) -> BoundsVerdict | None:
-    """What is wrong with the most that a job may cost."""
+    """Say what is wrong with the most that a job may cost."""
     if amount_usd.is_nan() or amount_usd == 0:
         return BoundsVerdict(ReplyCode.BAD_AMOUNT, "An amount of money must be above zero.")
     if amount_usd < 0:
@@ -44,14 +44,14 @@ def money(amount_usd: Decimal) -> BoundsVerdict | None:
 
 
 def reliability(share: Decimal, said: str = "") -> BoundsVerdict | None:
-    """What is wrong with the least reliability; `said` is what was typed."""
+    """Say what is wrong with the least reliability; `said` is what was typed."""
     if share.is_nan() or not 0 <= share <= 1:
         return BoundsVerdict(ReplyCode.BAD_RELIABILITY, f"{said or share} is not a reliability; write 0.98 or 98%.")
     return None
 
 
 def reason(text: str, policy: Policy) -> BoundsVerdict | None:
-    """What is wrong with the length of a reason."""
+    """Say what is wrong with the length of a reason."""
     most = policy.max_reason_chars
     if len(text) <= most:
         return None
@@ -59,7 +59,7 @@ def reason(text: str, policy: Policy) -> BoundsVerdict | None:
 
 
 def check(job: JobRequest, policy: Policy) -> BoundsVerdict | None:
-    """Find the first thing that is wrong with a job; `pricing/hours_cap` judges its hours."""
+    """Return the first thing that is wrong with a job, from any source; its hours have a rule of their own."""
     amounts = (job.budget_cap_usd, job.max_price_usd_h)
     return (
         gpu_count(job.gpu.count_min, job.gpu.count_max, policy)

@@ -23,7 +23,10 @@ class DurationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DurationVerdict:
-    """What may happen with a number of hours. `code` says why, `total_hours` includes what was already approved."""
+    """Say what may happen with a number of hours.
+
+    `code` says why, `total_hours` includes what was already approved.
+    """
 
     outcome: DurationOutcome
     code: ReplyCode
@@ -32,7 +35,7 @@ class DurationVerdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether it may go on at all, with or without an override."""
+        """Whether it may continue at all, with or without an override."""
         return self.outcome is not DurationOutcome.REFUSED
 
     @property
@@ -42,7 +45,7 @@ class DurationVerdict:
 
 
 def left(policy: Policy, total_h: Decimal, allowed_h: Decimal = _ZERO) -> Decimal:
-    """Hours left below the cap of `max_hours`, or below what an approved override allows; negative above it.
+    """Return the hours left below `max_hours`, or below what an approved override allows; negative above it.
 
     Every comparison with the cap is made here. `total_h` is all that a session has had and would have.
     """
@@ -80,7 +83,7 @@ def check(hours: Decimal, already_hours: Decimal, policy: Policy) -> DurationVer
 
 
 def rented(needed_h: Decimal) -> Decimal:
-    """The hours to ask for where a run needs `needed_h` at worst: rounded up to a part of an hour that people read."""
+    """Round `needed_h`, what a run needs at worst, up to a part of an hour that people read."""
     return (needed_h / STEP_HOURS).to_integral_value(ROUND_CEILING) * STEP_HOURS
 
 

@@ -1,4 +1,4 @@
-"""The spend gate: what an approval covers, what a fresh or a billed price does to it, and who may move a limit."""
+"""Guard spending (the spend gate): what an approval covers, what a new price means, and who may move a limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RequoteOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequoteVerdict:
-    """What a fresh quote means for an approval: create now, ask the approvers again, or try the next option."""
+    """Say what a new quote means for an approval: create now, ask the approvers again, or try the next option."""
 
     outcome: RequoteOutcome
     code: ReplyCode
@@ -31,13 +31,13 @@ class RequoteVerdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether the create may be sent under the approval as it stands."""
+        """Whether the create may be sent under the approval as it is."""
         return self.outcome is RequoteOutcome.GO
 
 
 @dataclass(frozen=True, slots=True)
 class SetLimit:
-    """A total that an approver set for all attempts of a request, at the quote version that they decided on."""
+    """Hold a total that an approver set for all attempts of a request, at the quote version that they decided on."""
 
     version: int
     usd: Decimal
@@ -45,7 +45,7 @@ class SetLimit:
 
 
 def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
-    """The limit that holds: the lowest of the latest quote version at which an approver set one.
+    """Return the limit that holds: the lowest of the latest quote version at which an approver set one.
 
     A later version without a limit of its own lifts nothing; an approver who sets another one there does.
     """
@@ -53,7 +53,7 @@ def limit_in_force(limits: Iterable[SetLimit]) -> SetLimit | None:
 
 
 def price_cap(quoted_usd_h: Decimal, policy: Policy, asked_usd_h: Decimal | None = None) -> Decimal:
-    """Dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
+    """Return the dollars per hour that an approval of `quoted_usd_h` covers, rounded down to whole micro-dollars.
 
     Never more than the price that the requester named. ValueError for a price that is not a finite number of dollars or
     is negative.
@@ -93,7 +93,7 @@ def bad_price(price_usd_h: Decimal | None, *, free: bool) -> bool:
 def billed_rate(billed_usd_h: Decimal | None, price_cap_usd_h: Decimal) -> Verdict:
     """Judge the rate that the cloud says it bills for a created instance against its grant's cap.
 
-    Not allowed means: end the instance and ask again. A rate that the cloud does not tell is allowed, with its own
+    Not allowed means: end the instance and ask again. A rate that the cloud does not report is allowed, with its own
     code. A difference below one micro-dollar is rounding.
     """
     if billed_usd_h is None or not billed_usd_h.is_finite():
@@ -115,7 +115,7 @@ def total_cap(
     approver_usd: Decimal | None = None,
     spent_usd: Decimal = _ZERO,
 ) -> Decimal:
-    """The most that this attempt may spend: its worst case, or what earlier attempts left over of a lower limit.
+    """Return the most that this attempt may spend: its worst case, or what is left over of a lower limit.
 
     `asked_usd` (the requester's) and `approver_usd` hold for all attempts together. 0 where nothing is left.
     """
@@ -124,7 +124,7 @@ def total_cap(
 
 
 def change_cap(new_usd: Decimal, current_usd: Decimal, *, set_by_approver: bool, by_approver: bool) -> Verdict:
-    """Whether a total cap may become `new_usd`. Anyone concerned may lower it; only an approver lifts an approver's."""
+    """Whether a total cap may become `new_usd`. Everybody may lower it; only an approver lifts an approver's."""
     if not new_usd.is_finite() or new_usd <= 0:
         return Verdict(False, ReplyCode.BAD_AMOUNT, "A limit must be an amount above zero, such as $50.")
     if new_usd > current_usd and set_by_approver and not by_approver:

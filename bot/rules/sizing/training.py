@@ -1,4 +1,4 @@
-"""Where the time of one training token goes, in seconds of the hardware's own data sheet.
+"""Break down the time of one training token, in seconds of the hardware's own data sheet.
 
 Each term is a physical time that no run can be without; the coefficients in front of them are fitted once and are never
 negative, so that an estimate grows with every one of them and extrapolates sanely:
@@ -47,7 +47,10 @@ _RECOMPUTED = 4 / 3
 
 @dataclass(frozen=True, slots=True)
 class TrainingHardware:
-    """The hardware of a run: rates in units per second. `link` is None for a single GPU, `network` for one machine."""
+    """Hold the rates of a run's hardware in units per second.
+
+    `link` is the memory bandwidth for a single GPU; `network` counts only with several machines.
+    """
 
     peak: float
     attention: float
@@ -60,7 +63,7 @@ class TrainingHardware:
 def machine(
     gpu: GpuModel, count: int, precision: Precision, network_gb_s: float | None = None
 ) -> TrainingHardware | None:
-    """The rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
+    """Return the rates of `count` GPUs; None when the peak rate or the memory bandwidth is not published."""
     peak = peak_flops(gpu, precision)
     if peak is None or gpu.bandwidth_gb_s is None:
         return None
@@ -82,13 +85,15 @@ def machine(
 
 
 def link_gb_s(gpu: GpuModel) -> float:
-    """GB/s between two GPUs of one machine, one direction."""
+    """Return GB/s between two GPUs of one machine, one direction."""
     return NVLINK_GB_S.get(gpu.name) or PCIE_GB_S.get(gpu.architecture, OTHER_PCIE_GB_S)
 
 
 def peak_flops(gpu: GpuModel, precision: Precision) -> float | None:
-    """Dense FLOP/s of one GPU in `precision`; None where no figure is known. Formats without their own tensor cores
-    run at the 16-bit rate."""
+    """Return the dense FLOP/s of one GPU in `precision`; None where no figure is known.
+
+    Formats without their own tensor cores run at the 16-bit rate.
+    """
     if gpu.peak_bf16_tflops is None:
         return None
     rate = RATE.get(precision, 1.0)
@@ -98,7 +103,7 @@ def peak_flops(gpu: GpuModel, precision: Precision) -> float | None:
 
 
 def flops_per_token(work: Workload, shape: Architecture) -> float:
-    """Model FLOPs of one token: 6 per weight that is multiplied plus 12 x layers x width x sequence for attention.
+    """Return the FLOPs of one token: 6 per multiplied weight plus 12 x layers x width x sequence for attention.
 
     The count of mosaicml/llm-foundry and PaLM (arXiv:2204.02311, appendix B). Forward only: a third of it; adapters on
     frozen weights skip the gradients of the weights.
@@ -112,7 +117,7 @@ def flops_per_token(work: Workload, shape: Architecture) -> float:
 def terms(
     work: Workload, shape: Architecture, on: TrainingHardware, count: int, plan: MemoryLayout, exponents: Exponents
 ) -> tuple[float, ...]:
-    """The times of `TERMS` for one token on one GPU, in seconds."""
+    """Return the times of `TERMS` for one token on one GPU, in seconds."""
     again = _RECOMPUTED if plan.checkpointing else 1.0
     adapts = plan.kind in (WorkKind.LORA, WorkKind.QLORA)
     per_weight = (4.0 + (2.0 if plan.checkpointing else 0.0)) if adapts else 6.0 * again
@@ -130,7 +135,7 @@ def terms(
 
 
 def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[float, float]:
-    """Bytes per token that one GPU exchanges with others, and those that it streams through its own memory instead.
+    """Return the bytes per token that one GPU exchanges with others, and those that it streams through its own memory.
 
     Shared weights are gathered twice and shared gradients reduced once per micro batch. Where each GPU holds all of
     them, it reads its weights and adds to its gradients once per micro batch, and gradients are reduced once per step.
@@ -150,7 +155,10 @@ def _exchanged(work: Workload, shape: Architecture, count: int, plan: MemoryLayo
 
 
 def offload_s(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> float:
-    """Seconds per token and GPU that an optimizer in the host's memory adds: its 16 bytes per weight, once per step."""
+    """Return the seconds per token and GPU that an optimizer in the host's memory adds.
+
+    It moves its 16 bytes per weight once per step.
+    """
     if not plan.offload:
         return 0.0
     tokens = max(work.batch / count, float(plan.micro_batch)) * work.sequence

@@ -1,10 +1,11 @@
-"""Whether a run fits into the memory of its GPUs, and with what: weights, gradients, optimizer, activations, KV cache.
+"""Judge whether a run fits into the memory of its GPUs, and with which layout.
 
-Bytes per parameter follow ZeRO (arXiv:1910.02054): mixed-precision Adam holds 16 (2 for weights, 2 for gradients, 12
-for the 32-bit copy and the two moments), of which each ZeRO stage shares more between the GPUs. Activations follow
-arXiv:2205.05198 without dropout and without stored attention scores (flash attention): for a classic layer 32 bytes per
-token and unit of width, or the layer's input alone (2 bytes) when they are recomputed. QLoRA stores 4.127 bits per
-weight (arXiv:2305.14314, appendix: double quantization). GB are GiB here, as the makers' memory sizes are.
+Weights, gradients, optimizer, activations and KV cache are counted. Bytes per parameter follow ZeRO (arXiv:1910.02054):
+mixed-precision Adam holds 16 (2 for weights, 2 for gradients, 12 for the 32-bit copy and the two moments), of which
+each ZeRO stage shares more between the GPUs. Activations follow arXiv:2205.05198 without dropout and without stored
+attention scores (flash attention): for a classic layer 32 bytes per token and unit of width, or the layer's input alone
+(2 bytes) when they are recomputed. QLoRA stores 4.127 bits per weight (arXiv:2305.14314, appendix: double
+quantization). GB are GiB here, as the makers' memory sizes are.
 """
 
 from __future__ import annotations
@@ -51,8 +52,10 @@ class FitVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemoryLayout:
-    """How a run is laid out over its GPUs. `offload` keeps the optimizer in the host's memory; `weights` is the format
-    of frozen or served weights."""
+    """Describe how a run is laid out over its GPUs.
+
+    `offload` keeps the optimizer in the host's memory; `weights` is the format of frozen or served weights.
+    """
 
     kind: WorkKind
     sharding: Sharding = Sharding.DDP
@@ -64,7 +67,7 @@ class MemoryLayout:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One share of the memory of one GPU, in GB."""
+    """Hold one share of the memory of one GPU, in GB."""
 
     name: str
     gb: float
@@ -72,8 +75,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The answer for one GPU model and number. `needs_gb` and `has_gb` are per GPU; `with_what` is what the run needs
-    beyond what was asked; `utilisation` is the share of the memory in use. Without a known size all numbers are 0."""
+    """Hold the verdict for one GPU model and number.
+
+    `needs_gb` and `has_gb` are per GPU; `with_what` is what the run needs beyond what was asked; `utilisation` is the
+    share of the memory in use. Without a known size all numbers are 0.
+    """
 
     verdict: FitVerdict
     needs_gb: float
@@ -91,12 +97,12 @@ class Fit:
 
 
 def usable_gb(gpu: GpuModel) -> float:
-    """What a program can hold in one GPU, in GB."""
+    """Return what a program can hold in one GPU, in GB."""
     return gpu.memory_gb * (USABLE_ECC if gpu.name in _ECC_IN_MEMORY else USABLE)
 
 
 def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
-    """The first layout that fits, from the one that costs no speed to the one that costs most.
+    """Return the first layout that fits, from the one that costs no speed to the one that costs most.
 
     What was said about sharding, checkpointing and the micro batch holds first; only when that does not fit, a smaller
     micro batch is tried. More memory never turns a fit into a miss, since no layout depends on the memory.
@@ -126,8 +132,10 @@ def fit(work: Workload, gpu: GpuModel, count: int) -> Fit:
 
 
 def choices(work: Workload, gpu: GpuModel, count: int) -> tuple[MemoryLayout, ...]:
-    """Every layout of the work as it was asked for that fits, each with its largest micro batch, for whoever knows
-    which is fastest; the layout of `fit` alone where none of them does or there is nothing to choose."""
+    """Return every layout of the work as asked for that fits, each with its largest micro batch.
+
+    The caller picks the fastest. The layout of `fit` comes alone where none of them fits or there is nothing to choose.
+    """
     shape, has = architecture(work), usable_gb(gpu)
     first = fit(work, gpu, count).plan
     if shape is None or not work.trains or first.kind is not work.kind or first.offload:
@@ -167,7 +175,7 @@ def _asked_format(work: Workload) -> Precision:
 
 
 def _layouts(work: Workload, count: int) -> Iterator[MemoryLayout]:
-    """Every layout worth trying for `count` GPUs, cheapest in speed first."""
+    """Yield every layout worth trying for `count` GPUs, cheapest in speed first."""
     if count < 1:
         return
     if not work.trains:
@@ -195,7 +203,7 @@ def _trainings(work: Workload, count: int, kind: WorkKind, micro: int) -> Iterat
 
 
 def _grown(work: Workload, shape: Architecture, count: int, plan: MemoryLayout, has: float) -> MemoryLayout:
-    """`plan` with the largest micro batch that fits, unless one was said."""
+    """Grow the micro batch of `plan` to the largest that fits, unless one was said."""
     if not work.trains or work.micro_batch is not None:
         return plan
     most = min(max(work.batch // count, 1), max(MICRO_TOKENS // work.sequence, 1))
@@ -217,7 +225,7 @@ _FORMAT = {Precision.INT8: "8-bit weights", Precision.INT4: "4-bit weights"}
 
 
 def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
-    """What `plan` uses beyond what was asked for, in words."""
+    """Say what `plan` uses beyond what was asked for."""
     found = []
     if plan.kind is not work.kind:
         found.append(_LIGHTER[plan.kind])
@@ -238,7 +246,7 @@ def beyond(work: Workload, plan: MemoryLayout) -> tuple[str, ...]:
 
 
 def parts(work: Workload, shape: Architecture, count: int, plan: MemoryLayout) -> tuple[Part, ...]:
-    """The memory of one of `count` GPUs under `plan`, part by part."""
+    """Return the memory of one of `count` GPUs under `plan`, part by part."""
     if not work.trains:
         amounts = _served(work, shape, count, plan)
     else:
@@ -280,12 +288,12 @@ def _embedding(shape: Architecture) -> int:
 
 
 def weight_bytes(precision: Precision) -> float:
-    """Bytes that one stored weight takes."""
+    """Return the bytes that one stored weight takes."""
     return _WEIGHT_BYTES.get(precision, float(_SHORT_BYTES))
 
 
 def _activations(work: Workload, shape: Architecture, plan: MemoryLayout) -> float:
-    """What the backward pass needs from the forward pass, and the logits: 16-bit, their 32-bit copy, their gradient."""
+    """Count what the backward pass needs from the forward pass, and the logits: 16-bit, 32-bit copy, gradient."""
     size = 4 if work.number_format in (Precision.FP32, Precision.TF32) else _SHORT_BYTES
     tokens = float(plan.micro_batch * work.sequence)
     attention = shape.head_width * (2 * shape.heads + 2 * shape.kv_heads)
@@ -305,12 +313,12 @@ def _served(work: Workload, shape: Architecture, count: int, plan: MemoryLayout)
 
 
 def kv_bytes(shape: Architecture) -> float:
-    """Bytes of keys and values, in 16 bits, that one token leaves behind."""
+    """Return the bytes of keys and values, in 16 bits, that one token leaves behind."""
     return float(2 * _SHORT_BYTES * shape.layers * shape.kv_heads * shape.head_width)
 
 
 def most_at_once(work: Workload, shape: Architecture, gpu: GpuModel, count: int, plan: MemoryLayout) -> int:
-    """How many sequences can be served at once: as many as were asked for, else what the memory left over can hold."""
+    """Return how many sequences can be served at once: as asked for, else as many as the memory left over holds."""
     if work.concurrency is not None:
         return work.concurrency
     one = _sum(parts(work, shape, count, plan))

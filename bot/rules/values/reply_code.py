@@ -1,4 +1,4 @@
-"""The codes of answers: what a command or a click is answered, for programs, and what each code means."""
+"""List the codes of replies: how programs read the answer to a command or a click, and what each code means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ledger.kernel.vocabulary import Vocabulary
 
 
 class ReplyCode(Vocabulary):
-    """What a verdict or an answer is called for programs. Its label says what it means; `docs/errors.md` lists both."""
+    """Name a verdict or an answer for programs. Its label says what it means; `docs/errors.md` lists both."""
 
     # Requests and what they ask for
     SUBMITTED = "submitted", "The request is stored, and its offers are being quoted."

@@ -1,4 +1,4 @@
-"""Tables and sentences for people, apart from the surface that shows them. Light to import."""
+"""Define tables and sentences for people, apart from the surface that shows them. Light to import."""
 
 from __future__ import annotations
 

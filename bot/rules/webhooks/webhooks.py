@@ -1,4 +1,4 @@
-"""Webhooks: which events of the journal a consumer may hear, how a message is signed, and when it is tried again."""
+"""Judge webhooks: which events a consumer may receive, how a delivery is signed, and when it is retried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledger.kernel.states import InstanceState
 
 
 class Topic(StrEnum):
-    """What somebody may ask to hear."""
+    """Name what a webhook may subscribe to."""
 
     BUDGET = "budget"
     SESSION = "session"
@@ -25,7 +25,7 @@ class Topic(StrEnum):
     DRIFT = "drift"
 
 
-#: What each topic tells, for the documentation.
+#: What each topic covers, for the documentation.
 MEANING: Final[dict[Topic, str]] = {
     Topic.BUDGET: (
         "a budget reached a threshold, an administrator approved above one, or a session will cost more than approved"
@@ -37,7 +37,7 @@ MEANING: Final[dict[Topic, str]] = {
 }
 
 #: Kind of a journal row → its topic, and the name of the message; {after} is the state that was reached.
-_HEARD: Final[dict[str, tuple[Topic, str]]] = {
+_EVENTS: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.BUDGET_THRESHOLD: (Topic.BUDGET, "budget.threshold"),
     EventKind.BUDGET_OVERRIDDEN: (Topic.BUDGET, "budget.overridden"),
     EventKind.SESSION_MOVED: (Topic.SESSION, "session.{after}"),
@@ -62,16 +62,16 @@ _HEARD: Final[dict[str, tuple[Topic, str]]] = {
     EventKind.INSTANCE_API_CERTIFICATE_CHANGED: (Topic.SESSION, "session.api_certificate_changed"),
     EventKind.SPEND_SAVING: (Topic.BUDGET, "spend.saving"),
 }
-#: Moves of an instance that nobody ordered: what the cloud says is not what the ledger said.
-_DRIFTS: Final[dict[tuple[str, str], str]] = {
+#: Moves of an instance that nobody ordered: the cloud's state was not the ledger's.
+_UNORDERED_MOVES: Final[dict[tuple[str, str], str]] = {
     (InstanceState.LIVE, InstanceState.GONE): "drift.lost",
     (InstanceState.STOPPED, InstanceState.GONE): "drift.lost",
     (InstanceState.SENDING, InstanceState.UNKNOWN): "drift.unclear",
     (InstanceState.UNKNOWN, InstanceState.TOMBSTONE): "drift.not_found",
     (InstanceState.UNKNOWN, InstanceState.LIVE): "drift.found_again",
 }
-#: The journal kinds that anybody can hear of.
-KINDS: Final = frozenset({*_HEARD, EventKind.INSTANCE_MOVED})
+#: The journal kinds that anybody can receive.
+KINDS: Final = frozenset({*_EVENTS, EventKind.INSTANCE_MOVED})
 
 #: Seconds before each attempt after the first: ten attempts over about 75 hours.
 PAUSES_S: Final = (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -81,30 +81,30 @@ PREFIX: Final = "whsec_"
 
 
 def topic_of_event(kind: str, before: str, after: str) -> tuple[Topic, str] | None:
-    """Topic and name of the message that a journal row makes; None for one that nobody hears of."""
+    """Return topic and name of the message that a journal row makes; None for one that no webhook receives."""
     if kind == EventKind.INSTANCE_MOVED:
-        name = _DRIFTS.get((before, after))
+        name = _UNORDERED_MOVES.get((before, after))
         return None if name is None else (Topic.DRIFT, name)
-    found = _HEARD.get(kind)
+    found = _EVENTS.get(kind)
     return None if found is None else (found[0], found[1].format(after=after))
 
 
 def kinds_of(topics: Iterable[str]) -> frozenset[str]:
-    """The journal kinds of these topics."""
+    """Return the journal kinds of these topics."""
     wanted = set(topics)
-    kinds = {kind for kind, (topic, _) in _HEARD.items() if topic in wanted}
+    kinds = {kind for kind, (topic, _) in _EVENTS.items() if topic in wanted}
     return frozenset(kinds | ({EventKind.INSTANCE_MOVED} if Topic.DRIFT in wanted else set()))
 
 
 def unknown_topics(said: Iterable[str]) -> list[str]:
-    """Names that are no topic."""
+    """Return the names that are no topic."""
     return [name for name in said if name not in set(Topic)]
 
 
 def pause_s(tries: int, name: str) -> float | None:
-    """Seconds until the next attempt after `tries` failed ones; None when there is none any more.
+    """Return the seconds until the next attempt after `tries` failed ones; None after the last one.
 
-    Up to a tenth more or less, by `name`, so that what failed together does not come back together.
+    Up to a tenth more or less, by `name`, so that what failed together is not retried together.
     """
     if tries > len(PAUSES_S):
         return None
@@ -113,24 +113,24 @@ def pause_s(tries: int, name: str) -> float | None:
 
 
 def delivered(status: int) -> bool:
-    """Whether an answer says that the message was taken."""
+    """Whether a status means that the message was taken."""
     return 200 <= status < 300
 
 
 def secret_text(secret: bytes) -> str:
-    """A secret as its consumer keeps it."""
+    """Encode a secret as its consumer keeps it."""
     return PREFIX + base64.b64encode(secret).decode()
 
 
 def signature(secrets: Iterable[bytes], message_id: str, at_s: int, body: bytes) -> str:
-    """The `webhook-signature` header of Standard Webhooks: one signature for each secret that is valid now."""
+    """Sign a delivery as Standard Webhooks' `webhook-signature` header: one signature for each valid secret."""
     content = f"{message_id}.{at_s}.".encode() + body
     made = (base64.b64encode(hmac.digest(secret, content, hashlib.sha256)).decode() for secret in secrets)
     return " ".join(f"v1,{one}" for one in made)
 
 
 def problems(networks: Iterable[str], ports: Iterable[int]) -> Iterator[str]:
-    """What is wrong with a policy's own networks and ports: one sentence each."""
+    """Say what is wrong with a policy's own networks and ports: one sentence each."""
     for text in networks:
         try:
             ipaddress.ip_network(text)

@@ -1,7 +1,7 @@
-"""API keys: made, shown once, listed, revoked, and the one place where a key becomes a principal.
+"""Create, list, revoke and authenticate API keys.
 
 A key is 256 random bits, so its keyed hash needs no slow function. The pepper is derived from the deployment's label
-key, which is not in the database either: a copied database alone lets nobody in.
+key, which is not in the database either: a copied database alone authenticates nobody.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ledger.kernel.ids import BASE32
 from ledger.models import ApiKey
 from ledger.queries.access import active_keys, api_key, api_keys, lock_consumer, touch_key
 
-#: A use is noted at most this often.
+#: The last use of a key is stored at most this often.
 USE_NOTED = timedelta(minutes=1)
 _PEPPER = b"gpu-shopper API keys, version 1"
 #: What an unknown key id is compared with, so that it takes the same time as a known one.
@@ -45,7 +45,7 @@ _NOBODY = "0" * 64
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """Ask for a key. `name` is a program (`atlas`) or a person (`operator:ada`); no scopes means the usual ones."""
+    """Request an API key. `name` is a program (`atlas`) or a person (`operator:ada`); no scopes: the usual ones."""
 
     name: str
     owner: str = ""
@@ -55,9 +55,9 @@ class NewKey:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever a key speaks for. `owner` is the person behind a program, and the person for a person's own key.
+    """The actor whom a key authenticates, and the `owner` who is responsible for it.
 
-    `key_id` is empty for the operator on the server, who needs no key.
+    The owner of a person's own key is that person. `key_id` is empty for the operator on the server, who needs no key.
     """
 
     key_id: str
@@ -68,7 +68,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class KeyView:
-    """A key as people see it: everything but its secret."""
+    """An API key as people see it: everything but its secret."""
 
     id: str
     actor: str
@@ -82,7 +82,7 @@ class KeyView:
 
 
 def pepper(labels: LabelKey) -> bytes:
-    """The key under which secrets are hashed; every replica of a deployment derives the same."""
+    """Derive the key under which secrets are hashed; every replica of a deployment derives the same."""
     return hmac.digest(labels.key, _PEPPER, "sha256")
 
 
@@ -91,7 +91,7 @@ def _hashed(labels: LabelKey, secret: str) -> str:
 
 
 async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now: datetime) -> Reply:
-    """Make a key. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
+    """Create a key. `data["token"]` is the whole key: it is shown this once and stored nowhere."""
     try:
         of = holder(command.name, command.owner)
         allowed = scopes(command.scopes, of)
@@ -132,7 +132,7 @@ async def create(db: Database, labels: LabelKey, command: NewKey, by: Actor, now
 
 
 async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
-    """End a key at once. Saying it again says that it is over."""
+    """Revoke a key at once; repeating it gets the same reply."""
     async with db.write() as tx:
         found = await api_key(tx, key_id)
         if found is None:
@@ -148,7 +148,7 @@ async def revoke(db: Database, key_id: str, by: Actor, now: datetime) -> Reply:
 
 
 async def listing(db: Database, now: datetime) -> Sequence[KeyView]:
-    """Every key of every holder, without any secret."""
+    """List every key of every holder, without any secret."""
     async with db.read() as tx:
         return [
             KeyView(
@@ -173,7 +173,7 @@ def _state(key: ApiKey, now: datetime) -> str:
 
 
 async def authenticate(db: Database, labels: LabelKey, token: str, now: datetime) -> Principal | None:
-    """Who a key speaks for; None for a key that is unknown, wrong, expired or revoked, without saying which."""
+    """Return the principal of a key; None if it is unknown, wrong, expired or revoked, without saying which."""
     shape = TOKEN.fullmatch(token)
     key_id, secret = (shape[1], shape[2]) if shape else ("", "")
     async with db.read() as tx:
@@ -193,12 +193,15 @@ def _known(names: Collection[str]) -> frozenset[Scope]:
 
 
 def combined_rights(actor: Actor, names: Collection[str] | None) -> Principal:
-    """Somebody with all that their working keys may do, or with everything on the server, where no key is needed."""
+    """Return a principal with the scopes of all its working keys.
+
+    On the server, where no key is needed, it has every scope.
+    """
     return Principal("", actor, actor, frozenset(Scope) if names is None else _known(names))
 
 
 async def works(db: Database, who: Principal, now: datetime) -> bool:
-    """Whether the key behind a principal still works: asked again while something long goes on."""
+    """Whether the key behind a principal still works; long-running calls check it again."""
     if not who.key_id:
         return True
     async with db.read() as tx:

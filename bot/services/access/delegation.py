@@ -1,4 +1,4 @@
-"""Standing in: an approver names one person who decides for them until a day, and takes it back at any time."""
+"""Let an approver name one delegate who approves for them until a day, and revoke that at any time."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ REVOKED = Reply(True, ReplyCode.DELEGATION_ENDED, "Nobody decides for you from n
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """Name `to` as the person who decides for `decider` through the day `until` (UTC); None takes it back."""
+    """Name `to` as the delegate of `decider` through the day `until` (UTC); None revokes the delegation."""
 
     decider: DeciderFacts
     to: Actor | None = None
     until: date | None = None
-    #: What names the call; the same call again changes nothing. Empty where nobody repeats one.
+    #: Names the call; a repeated call changes nothing. Empty where calls are never repeated.
     key: str = ""
 
 
 def names_of(policy: Policy, actor: Actor) -> Whose:
-    """A person under every name."""
+    """Return every name of a person."""
     return Whose.of([actor, *linked(policy, actor)])
 
 
 def _key_of(policy: Policy, actor: Actor) -> str:
-    """One name for a person, whichever of theirs they use, with or without a team."""
+    """Return one name for a person, whichever of theirs they use, with or without a team."""
     return min(f"{one.kind}:{one.id}" for one in (actor, *linked(policy, actor)))
 
 
 async def delegate(ctx: Context, command: Delegate) -> Reply:
-    """Name somebody, in the place of whoever was named before. It counts from this moment on."""
+    """Name a delegate in place of the one before, valid from this moment."""
     now, policy, who = ctx.clock.now(), ctx.policy, command.decider
     refused = may_delegate(policy, who, command.to, command.until, now)
     if not refused.allowed or command.to is None or command.until is None:
@@ -73,13 +73,13 @@ async def delegate(ctx: Context, command: Delegate) -> Reply:
         record(
             tx, at=now, actor=who.actor, subject=row.id, kind=EventKind.DELEGATION_MADE, reason=said, key=command.key
         )
-        await _tell(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
+        await _notify(tx, row.id, command.to, f"{said} Requests of theirs and of your own stay with others.", now)
     ctx.hints.outbox.set()
     return Reply(True, ReplyCode.DELEGATED, said, {"delegation_id": row.id})
 
 
 async def revoke(ctx: Context, command: Delegate) -> Reply:
-    """Take back what somebody gave; the next click of the delegate is refused."""
+    """Revoke the delegations that somebody gave; the next click of the delegate is refused."""
     now, actor = ctx.clock.now(), command.decider.actor
     async with ctx.db.write() as tx:
         await lock_requester(tx, _key_of(ctx.policy, actor))
@@ -92,7 +92,7 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
             record(
                 tx, at=now, actor=actor, subject=one.id, kind=EventKind.DELEGATION_ENDED, reason=said, key=command.key
             )
-            await _tell(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
+            await _notify(tx, f"{one.id}/ended", Actor.from_ref(one.delegate), said, now)
     if not given:
         return Reply(False, ReplyCode.NO_DELEGATION, "Nobody decides for you, so there is nothing to take back.")
     ctx.hints.outbox.set()
@@ -100,16 +100,18 @@ async def revoke(ctx: Context, command: Delegate) -> Reply:
 
 
 async def listing(ctx: Context, actor: Actor, *, everything: bool = False) -> list[Delegation]:
-    """The delegations that hold now: one's own in both directions, or all."""
+    """List the delegations in force: one's own in both directions, or all."""
     async with ctx.db.read() as tx:
         whose = None if everything else names_of(ctx.policy, actor)
         return list(await in_force(tx, whose, ctx.clock.now()))
 
 
 def said(rows: list[Delegation]) -> str:
-    """Delegations as one sentence each."""
-    told = [f"{one.delegate} decides for {one.delegator} through {_day(one.until):%Y-%m-%d} (UTC)." for one in rows]
-    return " ".join(told) or "Nobody decides for anybody else now."
+    """Return the delegations as one sentence each."""
+    sentences = [
+        f"{one.delegate} decides for {one.delegator} through {_day(one.until):%Y-%m-%d} (UTC)." for one in rows
+    ]
+    return " ".join(sentences) or "Nobody decides for anybody else now."
 
 
 def _day(until: datetime) -> date:
@@ -117,14 +119,14 @@ def _day(until: datetime) -> date:
 
 
 async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
-    """For whom somebody decides now, for a door that looks up what it knows of them."""
+    """Return the people for whom somebody may decide now, so that a client can look them up."""
     async with ctx.db.read() as tx:
         rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
     return [Actor.from_ref(one.delegator) for one in rows]
 
 
 async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
-    """The decider with what Slack says now of those in whose place they may decide. Asked outside of transactions."""
+    """Add what Slack says now about the people who delegated to the decider. Called outside of transactions."""
     if ctx.people is None:
         return decider
     slack = [one for one in await stands_for(ctx, decider.actor) if one.kind is ActorKind.SLACK]
@@ -132,10 +134,10 @@ async def looked_up(ctx: Context, decider: DeciderFacts) -> DeciderFacts:
 
 
 async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: datetime) -> DeciderFacts:
-    """The decider with those whom they stand in for at this very moment, and what a door knows about each.
+    """Return the decider with everybody whose delegate they are now, and what the client knows about each.
 
-    Somebody in Slack whom nobody could look up may be gone since, so nothing is decided in the place of that account;
-    the policy may name the same person as an operator too, and then it is decided in that one's place.
+    A Slack account that could not be looked up may have been removed, so its delegate cannot decide for it. Where the
+    policy names the same person as an operator too, the delegate decides for that operator.
     """
     rows = await delegators_of(tx, names_of(policy, decider.actor), now)
     known = {(one.actor.kind, one.actor.id): one for one in decider.behalf}
@@ -148,7 +150,7 @@ async def with_behalf(tx: Tx, policy: Policy, decider: DeciderFacts, now: dateti
     return replace(decider, behalf=tuple(behalf))
 
 
-async def _tell(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
+async def _notify(tx: Tx, subject: str, person: Actor, text: str, now: datetime) -> None:
     if person.kind is ActorKind.SLACK:
         kind, body = NotificationKind.OPERATOR_PAGE, {"text": text}
         await announce(tx, at=now, kind=kind, subject=subject, destination=person.id, body=body)

@@ -1,4 +1,4 @@
-"""One public SSH key per user. A private key is refused before anything is stored."""
+"""Keep one public SSH key per user, and refuse a private key before anything is stored."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ledger.queries.lookups import public_key
 
 KINDS = ("ssh-ed25519", "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com", "ssh-rsa")
 SHORTEST_RSA = 3072
-#: How a key is added at a terminal.
+#: The terminal command that adds a key.
 ADDS = "gpu-shopper ssh-key add ~/.ssh/id_ed25519.pub"
 CHANGES = frozenset({EventKind.SSH_KEY_ADDED, EventKind.SSH_KEY_REMOVED})
 EXAMPLE = "/gpu key add ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA…"
 
 
 class KeyRefused(ValueError):
-    """The text is not a public key that we take; `code` says why, the message is the sentence for people."""
+    """The text is not a public key that we accept: `code` for programs, the message for people."""
 
     def __init__(self, code: ReplyCode, sentence: str) -> None:
         super().__init__(sentence)
@@ -42,7 +42,7 @@ class KeyRefused(ValueError):
 
 
 def normalise(text: str) -> tuple[str, str]:
-    """`(kind and base64 without options or comment, SHA256 fingerprint)` of one public key; `KeyRefused` otherwise.
+    """Return `(kind and base64 without options or comment, SHA256 fingerprint)` of a public key, or raise `KeyRefused`.
 
     Options in front of the key (`command=…`) would run on the node, so a line with options is refused.
     """
@@ -106,7 +106,7 @@ async def add(ctx: Context, command: AddKey) -> Reply:
 
 
 async def remove(ctx: Context, actor: Actor, key: str = "") -> Reply:
-    """Forget the actor's public key. Instances that already have it keep it. `key` names the call, as in `AddKey`."""
+    """Delete the actor's public key. Instances that already have it keep it. `key` names the call, as in `AddKey`."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         done = await done_before(tx, actor.ref, CHANGES, key, now - KEPT)
@@ -133,7 +133,7 @@ def _removed(fingerprint: str) -> Reply:
 
 
 async def show(ctx: Context, actor: Actor) -> Reply:
-    """Say which key the actor has."""
+    """Reply with the key that the actor has."""
     async with ctx.db.read() as tx:
         known = await public_key(tx, actor.ref)
     if known is None:
@@ -147,9 +147,9 @@ async def show(ctx: Context, actor: Actor) -> Reply:
 
 
 async def keyless(tx: Tx, request: Request) -> str:
-    """What is said of an undecided request whose people could not log in, for want of a key; "" for others'.
+    """Return the warning for an undecided request whose people have no SSH key; "" for other requests.
 
-    A program may never log in, so nothing is said of one.
+    A program may never log in, so it gets no warning.
     """
     owner, open_now = Actor.from_ref(request.requester), (RequestState.QUOTING, RequestState.PENDING)
     if owner.kind is ActorKind.CONSUMER or request.kind is not RequestKind.PROVISION or request.state not in open_now:

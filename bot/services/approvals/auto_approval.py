@@ -1,4 +1,4 @@
-"""Approvals that the policy gives by itself: recorded like a person's, in the transaction that shows the offers."""
+"""Approve requests by policy, recorded like a person's approval in the transaction that shows the offers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ledger.queries.spend import approved_since
 async def judge(
     ctx: Context, tx: Tx, request: Request, option: Option, now: datetime, mandate: ApproverGroup
 ) -> Verdict:
-    """Whether the policy approves the best option by itself. Its limit per day stays locked until `tx` ends."""
+    """Whether the policy auto-approves the best option. Its limit per day stays locked until `tx` ends."""
     job = request.job
     policy, program = applied(ctx.policy, Actor.from_ref(request.requester))
     if policy.auto_approve_below_usd is None:
@@ -66,7 +66,7 @@ def _spend(ctx: Context, request: Request, option: Option) -> enforcement.Planne
 
 
 async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged: Verdict, now: datetime) -> None:
-    """Record the policy's approval of a request that is PENDING, and turn it into authority for one create."""
+    """Record the auto-approval of a PENDING request, and turn it into the authority for one create."""
     rate_usd_h, total_usd = _cover(ctx, request, option)
     actor = signer(*applied(ctx.policy, Actor.from_ref(request.requester)))
     approval = Approval(
@@ -103,11 +103,11 @@ async def approve(ctx: Context, tx: Tx, request: Request, option: Option, judged
     room = await enforcement.check_budgets(ctx, tx, spend, now)
     await issue.grant_create(ctx, tx, decided, approval, option, now)
     await enforcement.reserved(ctx, tx, spend, room, now)
-    await _tell(tx, decided, judged, now)
+    await _notify(tx, decided, judged, now)
 
 
-async def _tell(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
-    """The requester reads directly that nobody is waited for; the channel's message shows the same."""
+async def _notify(tx: Tx, request: Request, judged: Verdict, now: datetime) -> None:
+    """Notify the requester directly that the policy approved the request; the channel's message says the same."""
     owner = Actor.from_ref(request.requester)
     if owner.kind is ActorKind.SLACK:
         body = {"text": f"Your request {short_id(request.id)} goes ahead. {judged.sentence}"}

@@ -1,4 +1,4 @@
-"""Break-glass at work: the approval that is skipped is recorded as what it is, and everybody who decides is told."""
+"""Start a request without an approval (break-glass), record it as such, and notify every approver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ledger.queries.journal import latest_events
 from ledger.queries.spend import started_alone
 from ledger.queries.views import resolve
 
-#: One request is started so a few times at most: once for each time that its offers are gone.
+#: One request is started this way a few times at most: once for each time that its offers ran out.
 SOME = 20
 
 
@@ -48,7 +48,7 @@ class BreakGlass:
     decider: DeciderFacts
     reason: str
     offer_id: str | None = None
-    #: What names the call; the same call again is answered as before. Empty where nobody repeats one.
+    #: Names the call; a repeated call gets the same reply. Empty where calls are never repeated.
     key: str = ""
 
 
@@ -74,7 +74,7 @@ async def break_glass(ctx: Context, command: BreakGlass) -> Reply:
 
 
 async def _done_before(tx: Tx, command: BreakGlass, request_id: str) -> Reply | None:
-    """What a call was answered whose process may have ended before it could say so."""
+    """Return the reply to a repeated call whose process may have ended before it could reply."""
     rows = await latest_events(tx, request_id, EventKind.REQUEST_BREAK_GLASS, SOME) if command.key else []
     mine = command.decider.actor.ref
     said = next((one.reason for one in rows if one.actor == mine and one.data.get("key") == command.key), None)
@@ -99,7 +99,7 @@ async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass
     ):
         return Reply(False, ReplyCode.NOT_WAITING, f"Request {short_id(request.id)} does not wait for an approval now.")
     if any(vote.approver in names for vote in ask.votes):
-        # An approval is never changed, and one person has one voice in a request.
+        # An approval is never changed, and one person approves a request once.
         sentence = "You approved this yourself already, so it waits for another approver; ask again to start without."
         return Reply(False, ReplyCode.ALREADY_VOTED, sentence)
     options = [one for one in (await shown_options(tx, {request.id}))[request.id] if one.cloud in ctx.providers]
@@ -132,7 +132,7 @@ async def _judge(ctx: Context, tx: Tx, ask: DecisionSubject, command: BreakGlass
 def _cover(
     policy: Policy, ask: DecisionSubject, option: Option, left_usd: Decimal
 ) -> tuple[Decimal, tuple[Decimal, Decimal], Decimal]:
-    """The hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
+    """Return the hours, `(price cap per hour, total cap)` and the expected dollars of what may start at once."""
     job = ask.request.job
     time_h = min(job.hours, policy.break_glass_hours)
     expected_usd, worst_usd = amendments.amounts(ask.request, option, time_h)
@@ -158,7 +158,7 @@ async def _start(
     request, option, actor, (time_h, cover) = ask.request, ask.option, command.decider.actor, covers
     offer_id = option.offer_id if option else ""
     await override.close_override(tx, request.id, said, now, actor)
-    # Whoever breaks the glass is the only one who answers for it, however many approvals it would have needed.
+    # The person who breaks the glass is responsible alone, however many approvals it would have needed.
     await amend(tx, Request, request.id, required_approvals=1, rule=said)
     approval = Approval(
         id=new_id("apr", now),
@@ -184,7 +184,7 @@ async def _start(
 
 
 async def _shout(ctx: Context, tx: Tx, request: Request, said: str, now: datetime) -> None:
-    """The channel, the operators and everybody who decides: each in a message of their own."""
+    """Notify the channel, the operators and every approver of a break-glass start, each in a message of their own."""
     kind, subject, body = NotificationKind.OPERATOR_PAGE, f"{request.id}/break_glass", {"text": said}
     for destination in (request.channel, *approval_break_glass.audience(ctx.policy)):
         await announce(tx, at=now, kind=kind, subject=subject, destination=destination, body=body)

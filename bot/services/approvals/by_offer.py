@@ -1,4 +1,4 @@
-"""Decisions of doors without buttons: the same button is pressed that people see, so the same rules judge it."""
+"""Approve or reject by offer id, for clients without buttons, under the same rules as a click on the button."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from ledger.queries.decisions import button
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A decision on a request that is named. `version` None means the quote as it is now; `offer_id` the option."""
+    """A decision on a request by its id, with the option by its offer id.
+
+    `version` None means the current quote.
+    """
 
     request_id: str
     decision: Decision
@@ -30,14 +33,14 @@ class Named:
     reason: str = ""
     hours: Decimal | None = None
     seen: str | None = None
-    #: What names the call; the same call again decides nothing. Empty where nobody repeats one.
+    #: Names the call; a repeated call decides nothing. Empty where calls are never repeated.
     key: str = ""
 
 
 async def decide(ctx: Context, command: Named) -> Reply:
-    """Approve or reject. The codes and sentences are those of a click."""
+    """Approve or reject, with the codes and sentences of a click on the button."""
     async with ctx.db.read() as tx:
-        # The offers may have moved on since, and with them the button.
+        # The offers, and their buttons, may have changed since the first call.
         done = await decisions.decided_before(tx, command.request_id, command.key, ctx.clock.now())
         if done is not None:
             return done

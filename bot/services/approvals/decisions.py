@@ -1,4 +1,4 @@
-"""Decisions: judged when they are made, recorded once, and turned into spend authority in the same transaction."""
+"""Judge decisions, record each once, and issue the spend authority in the same transaction."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ UNKNOWN_BUTTON = Reply(False, ReplyCode.UNKNOWN_BUTTON, "This button belongs to 
 
 
 async def decide(ctx: Context, command: Decide) -> Reply:
-    """Judge a click and, if it may, record it. One outcome per request, however many decide at once.
+    """Judge a click and record it if it is allowed. A request has one outcome, however many people decide at once.
 
     Codes of success: `approved`, `first_of_two`, `rejected`, `cancelled`. `amount_needed` asks for the dialog.
     """
@@ -94,7 +94,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
                 if room.verdict.code == ReplyCode.OVERRIDDEN:
                     enforcement.overridden(tx, ask.request, command.decider.actor, room, now)
     except StaleMove:
-        return await preview(ctx, command)  # Somebody else decided at the same moment: say how it went.
+        return await preview(ctx, command)  # Somebody else decided at the same moment: reply with that outcome.
     if judged.allowed:
         ctx.hints.instances.set()
         ctx.hints.sessions.set()
@@ -103,7 +103,7 @@ async def decide(ctx: Context, command: Decide) -> Reply:
 
 
 async def preview(ctx: Context, command: Decide) -> Reply:
-    """The same judgement without any effect: what a door asks before it opens a dialog."""
+    """Judge a click without any effect; clients call it before they open a dialog."""
     async with ctx.db.read() as tx:
         ask = await subject_by_token(tx, command.token)
         if ask is None:
@@ -115,7 +115,10 @@ async def preview(ctx: Context, command: Decide) -> Reply:
 
 
 async def decided_before(tx: Tx, request_id: str, key: str, now: datetime) -> Reply | None:
-    """How a call was answered whose process may have ended before it could say so; what followed since stands."""
+    """Return the stored reply to a repeated call whose process may have ended before it could reply.
+
+    Later changes to the request do not change that reply.
+    """
     row = await noted_before(tx, [request_id], key, now - KEPT)
     return (
         None if row is None else Reply(True, ReplyCode(row.data["code"]), row.data["said"], {"request_id": request_id})
@@ -127,12 +130,12 @@ def _noted(command: Decide, judged: Verdict) -> dict[str, Any] | None:
 
 
 async def _in_place(ctx: Context, tx: Tx, command: Decide, now: datetime) -> Decide:
-    """The command with those in whose place its decider stands at this moment."""
+    """Add to the command the approvers whose delegate its decider is now."""
     return replace(command, decider=await delegation.with_behalf(tx, ctx.policy, command.decider, now))
 
 
 async def cancel(ctx: Context, command: Cancel) -> Reply:
-    """Withdraw a request that is named by its id, by its requester or by an approver."""
+    """Withdraw a request by its id, for its requester or an approver."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
@@ -141,7 +144,7 @@ async def cancel(ctx: Context, command: Cancel) -> Reply:
             asked = Decide(ask.token.token if ask.token else "", command.decider, command.reason)
             judged = _judge(ctx.policy, ask, asked, now, decision=Decision.CANCEL)
             if judged.allowed and request.kind is RequestKind.OVERSPEND:
-                judged = NOT_WITHDRAWN  # Else nobody would ever have to answer it.
+                judged = NOT_WITHDRAWN  # Otherwise the overspend would never be approved or rejected.
             if judged.allowed:
                 await effects.close(tx, ask, RequestState.CANCELLED, command.decider.actor, command.reason, now)
     except LookupError as error:
@@ -172,7 +175,7 @@ def _reply(ask: DecisionSubject, judged: Verdict) -> Reply:
 def _judged(
     ctx: Context, ask: DecisionSubject, command: Decide, now: datetime, mandate: ApproverGroup, used_h: Decimal
 ) -> Verdict:
-    """The rules' verdict, and that the cloud of an approved option can still be used.
+    """Judge by the rules, and refuse an approved option whose cloud can no longer be used.
 
     `used_h` are the hours that its session had under earlier approvals.
     """
@@ -224,7 +227,7 @@ def _judge(
         if override_sentence(job.already_hours, job.hours, policy):
             policy = replace(policy, allow_self_approval=False)
     if request.kind is RequestKind.OVERSPEND:
-        # Its hours are approved already; the figure is what is decided, and nobody but people decide it.
+        # Its hours are approved already; the cost is what is decided, and only people decide it.
         override, policy = RequestState.APPROVED, replace(policy, auto_approve_below_usd=None)
     needed = plan(policy, facts.worst_usd, facts.expected_usd, total_hours, override, mandate)
     needed = replace(needed, required=max(needed.required, request.required_approvals))
@@ -232,7 +235,7 @@ def _judge(
 
 
 def _facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: ApproverGroup) -> RequestFacts:
-    """The request as it is now, with the amounts for the time that would be approved."""
+    """Return the facts of the request now, with the amounts for the time that would be approved."""
     request = ask.request
     requester, job = Actor.from_ref(request.requester), request.job
     expected_usd, worst_usd = _amounts(ask, command)
@@ -259,16 +262,17 @@ def _facts(policy: Policy, ask: DecisionSubject, command: Decide, mandate: Appro
 
 
 def _amounts(ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars of the option that is decided on, for the time that would be approved."""
+    """Return `(expected, worst)` dollars of the chosen option, for the time that would be approved."""
     if ask.option is None:
         return Decimal(0), Decimal(0)
     return amendments.amounts(ask.request, ask.option, amendments.time_of(ask.request, ask.votes, command.hours))
 
 
 def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tuple[Actor, ...]:
-    """Whoever answers for a program decides about it as little as about what they asked for themselves.
+    """Return the requester's other names, and the people behind the request: none of them may approve it.
 
-    More time for a session is asked for in its owner's name, whoever asks.
+    The owner of a program cannot approve its requests. The owner of a session cannot approve its extensions, whoever
+    requested them.
     """
     refs = filter(None, (ask.owner, ask.session.owner if ask.session else "", ask.behind_session))
     people = [Actor.from_ref(ref) for ref in refs]
@@ -276,7 +280,7 @@ def _other_names(policy: Policy, requester: Actor, ask: DecisionSubject) -> tupl
 
 
 def _left_by_the_first(ask: DecisionSubject) -> Decimal | None:
-    """The total for all attempts that the first of two approvers covered."""
+    """Return the total for all attempts that the first of two approvers covered."""
     covered = [vote.total_cap_usd for vote in ask.votes if vote.total_cap_usd is not None]
     return min(covered) + ask.spent_usd if covered else None
 
@@ -288,7 +292,7 @@ def _limit(ask: DecisionSubject) -> SetLimit | None:
 
 
 def _spend(policy: Policy, ask: DecisionSubject, command: Decide) -> enforcement.PlannedSpend | None:
-    """What an approval takes from the budgets; None for one that buys nothing."""
+    """Return what an approval takes from the budgets; None for one that buys nothing."""
     cover = _cover(policy, ask, command)
     owner = ask.session.owner if ask.session else ask.request.requester
     if cover is None or ask.option is None:
@@ -304,7 +308,9 @@ async def _apply(
         said = f"{actor.ref} decides in the place of {place.ref}."
         record(tx, at=now, actor=actor, subject=ask.request.id, kind=EventKind.REQUEST_IN_PLACE, reason=said)
     if judged.code == ReplyCode.REJECTED:
-        if actor.ref not in {vote.approver for vote in ask.votes}:  # One row each: a change of mind is in the journal.
+        if actor.ref not in {
+            vote.approver for vote in ask.votes
+        }:  # One row per approver: a change of mind is in the journal.
             _vote(tx, ask, command, "reject", now, None, place)
         await effects.close(tx, ask, RequestState.REJECTED, actor, command.reason, now, noted)
     elif judged.code == ReplyCode.CANCELLED:
@@ -322,7 +328,7 @@ async def _apply(
 
 
 def _cover(policy: Policy, ask: DecisionSubject, command: Decide) -> tuple[Decimal, Decimal] | None:
-    """`(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
+    """Return `(price cap per hour, total cap)` that this approval covers; None for an override, which buys nothing."""
     if ask.option is None or ask.request.kind is RequestKind.OVERSPEND:
         return None
     job = ask.request.job

@@ -1,4 +1,4 @@
-"""What a decision leads to: a request is closed, or what was approved becomes spend authority and its session."""
+"""Carry out a decision: close the request, or turn the approval into spend authority and a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def close(
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """End a request that somebody rejected or withdrew. `noted` goes into the journal."""
+    """Close a request that somebody rejected or withdrew. `noted` goes into the journal."""
     sentence = reason.strip()
     await move(
         tx,
@@ -59,7 +59,10 @@ async def approved(
     now: datetime,
     noted: dict[str, Any] | None = None,
 ) -> None:
-    """The last approval: the request is decided, and what it covers becomes a grant, a session and one intent."""
+    """Carry out the last approval: mark the request approved and issue its grant, session and one intent.
+
+    An approved extension or overspend changes the existing session instead.
+    """
     request = await move(
         tx,
         Request,

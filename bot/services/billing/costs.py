@@ -1,4 +1,4 @@
-"""What was spent, grouped as people ask for it, from the rollup: the running hour of each machine is not in it yet."""
+"""Sum what was spent by group, from the rollup, which does not yet contain the running hour of each instance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledger.queries.spend import EVERYBODY, Purse, buckets, costs, outcomes, spe
 
 #: How many names of one grouping are shown; the rest is one line.
 SHOWN = 8
-#: Before anything that a ledger can hold.
+#: Before anything that a ledger can contain.
 _FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 #: What one bucket of each view is.
 TIERS = {
@@ -35,7 +35,7 @@ TIERS = {
 class Costs:
     """Dollars of today and of this month (UTC), and those since `since` by hour, day or month and by group.
 
-    `finished` is about the sessions that ended in that time with a word on how their work went.
+    `finished` is about the sessions that ended in that time and whose owner reported how the work went.
     """
 
     period: Period
@@ -49,7 +49,7 @@ class Costs:
 
 
 def since_when(period: Period, now: datetime) -> datetime:
-    """When a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
+    """Return when a view begins: the last 24 hours, this month by the day, the last 12 months, or everything."""
     if period is Period.HOURLY:
         return begin(RollupTier.HOUR, now) - timedelta(hours=23)
     month = begin(RollupTier.MONTH, now)
@@ -59,7 +59,7 @@ def since_when(period: Period, now: datetime) -> datetime:
 
 
 async def overview(ctx: Context, actor: Actor | None = None, period: Period = Period.DAILY) -> Costs:
-    """One person's costs with those of the programs that they answer for; without one, everybody's."""
+    """Return the costs of one person and of their programs; without a person, everybody's."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = EVERYBODY if actor is None else Purse(await authorization.mine(tx, ctx.policy, actor))
@@ -67,7 +67,7 @@ async def overview(ctx: Context, actor: Actor | None = None, period: Period = Pe
 
 
 async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
-    """Dollars of today and of this month (UTC) of one person, with those of their programs."""
+    """Return the dollars of today and of this month (UTC) of one person and of their programs."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         purse = Purse(await authorization.mine(tx, ctx.policy, actor))
@@ -76,7 +76,7 @@ async def brief(ctx: Context, actor: Actor) -> tuple[Decimal, Decimal]:
 
 
 async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs:
-    """The same of one purse in a transaction of the caller's."""
+    """Return the costs of one purse in the caller's transaction."""
     day, month = begins(Period.DAILY, now) or now, begins(Period.MONTHLY, now) or now
     tier, since = TIERS[period], since_when(period, now)
     found = await buckets(tx, purse, tier, since, after(tier, begin(tier, now)))
@@ -100,17 +100,17 @@ async def of_purse(tx: Tx, purse: Purse, period: Period, now: datetime) -> Costs
     )
 
 
-#: What the costs of instances that belong to no session are called among the owners: nobody asked for them.
+#: The name among the owners for the costs of orphans, which belong to no session.
 STRAYS = "strays"
 
 
 def named(by: str, rows: Iterable[tuple[str, Decimal]]) -> tuple[tuple[str, Decimal], ...]:
-    """The names of one grouping as people read them."""
+    """Return the names of one grouping as people read them."""
     return tuple((name or (STRAYS if by == "owner" else ""), amount_usd) for name, amount_usd in rows)
 
 
 def shortened(rows: tuple[tuple[str, Decimal], ...]) -> list[tuple[str, Decimal]]:
-    """The greatest, and the sum of all others."""
+    """Return the greatest amounts, and the sum of all others as one line."""
     rest = rows[SHOWN:]
     others = [(f"{len(rest)} others", sum((amount for _, amount in rest), Decimal(0)))] if rest else []
     return [*rows[:SHOWN], *others]

@@ -1,4 +1,4 @@
-"""Closing the books: entries are folded into the rollup that costs are read from, and sealed in a chain."""
+"""Fold ledger entries into the rollup that costs are read from, and hash them into a chain."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ BATCH = 500
 
 
 def entry_hash(before: str, entry: Mapping[str, Any]) -> str:
-    """The seal of an entry after the seal `before`."""
+    """Return the hash of an entry after the hash `before`."""
     plain = {**entry, "amount_usd": f"{entry['amount_usd']:.6f}", "at": entry["at"].isoformat()}
     return event_hash(before, plain)
 
 
 async def roll_due(ctx: Context) -> int:
-    """Fold what was booked since the last pass. Returns how many entries were folded."""
+    """Fold what was booked since the last pass. Return how many entries were folded."""
     async with ctx.db.write() as tx:
         return await fold(tx, BATCH, entry_hash)

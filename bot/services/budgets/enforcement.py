@@ -1,4 +1,4 @@
-"""Budgets at work: nothing is approved above one, however many decide at once, unless an administrator says so."""
+"""Refuse approvals above a budget, however many people approve at once, unless an administrator overrides it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ledger.queries.spend import EVERYBODY, Purse, counted, outstanding
 
 OPERATORS = "channel:operators"
 _NOTHING = Decimal(0)
-#: Kinds of actors that no budget of a user is for.
+#: Kinds of actors that have no user budget.
 _NOBODY = frozenset({ActorKind.CONSUMER, ActorKind.SYSTEM})
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSpend:
-    """What an approval would add: whose it is, for which label, and the most in dollars and in dollars per hour.
+    """What an approval would add: its owner and label, and the most in dollars and in dollars per hour.
 
     `expected_usd` is the amount that people read and type.
     """
@@ -48,7 +48,7 @@ class PlannedSpend:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Whether a spend fits, and the budgets that it counts against as they stand before it."""
+    """Whether a spend fits, and the budgets that it counts against before it."""
 
     verdict: Verdict
     lines: tuple[BudgetLine, ...] = ()
@@ -57,9 +57,9 @@ class Room:
 def spend_of(
     policy: Policy, request: Request, owner: str, cover: tuple[Decimal, Decimal], expected_usd: Decimal
 ) -> PlannedSpend:
-    """The spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
+    """Return the spend that an approval of a request covers; `cover` is `(price cap per hour, total cap)`.
 
-    More time for a machine that runs adds nothing to what is paid per hour.
+    An extension of a running instance adds nothing to what is paid per hour.
     """
     job = request.job
     rate_usd_h = _NOTHING if job.already_hours else cover[0]
@@ -76,7 +76,7 @@ async def check_budgets(
 ) -> Room:
     """Whether a spend fits into every budget that it counts against. They stay locked until the transaction ends.
 
-    An administrator of the budgets may approve above one, and types the amount for it: code `amount_needed` first, then
+    A budget administrator may approve above one and types the amount for it: code `amount_needed` first, then
     `overridden`.
     """
     limits = await budget_limits.in_force(ctx, tx)
@@ -96,27 +96,27 @@ async def check_budgets(
 
 
 async def reserved(ctx: Context, tx: Tx, spend: PlannedSpend, room: Room, now: datetime) -> None:
-    """An approval took this much: tell the owners of the budgets which shares are reached, each once per time."""
-    await _tell(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
+    """Notify the budget owners of the shares that an approval has reached, each once per period."""
+    await _notify(ctx, tx, room.lines, spend.total_usd, spend.rate_usd_h, now)
 
 
 async def noticed(ctx: Context, owner: str, now: datetime) -> None:
-    """Something was spent that nobody approves here: tell the owners of the budgets that it counts against."""
+    """Notify the budget owners of spending that needs no approval here."""
     async with ctx.db.write() as tx:
         limits = await budget_limits.in_force(ctx, tx)
         if limits:
             await lock_budgets(tx)
-            await _tell(ctx, tx, await _lines(ctx, tx, limits, owner, "", now), _NOTHING, _NOTHING, now)
+            await _notify(ctx, tx, await _lines(ctx, tx, limits, owner, "", now), _NOTHING, _NOTHING, now)
     ctx.hints.outbox.set()
 
 
-async def _tell(
+async def _notify(
     ctx: Context, tx: Tx, lines: Iterable[BudgetLine], total_usd: Decimal, rate_usd_h: Decimal, now: datetime
 ) -> None:
     kind = NotificationKind.BUDGET_THRESHOLD
     for line in lines:
         for share in reached(line, total_usd, rate_usd_h, ctx.policy.budget_thresholds):
-            # What is paid per hour falls again, so it is told of once a day.
+            # What is paid per hour falls again, so its owners are notified once a day.
             day = now if line.period is Period.HOURLY else line.since
             since = f"{day:%Y-%m-%d}" if day else "all"
             subject = f"{line.key}/{line.period}/{since}/{share * 100:.0f}"
@@ -132,12 +132,12 @@ async def _tell(
 
 
 def overridden(tx: Tx, request: Request, actor: Actor, room: Room, now: datetime) -> None:
-    """Write down that an administrator approved above a budget."""
+    """Record that an administrator approved above a budget."""
     record(tx, at=now, actor=actor, subject=request.id, kind=EventKind.BUDGET_OVERRIDDEN, reason=room.verdict.sentence)
 
 
 async def overview(ctx: Context, actor: Actor | None = None) -> list[BudgetLine]:
-    """The budgets that one person's spending counts against; without one, all that are set by name."""
+    """Return the budgets that one person's spending counts against; without a person, all that are set by name."""
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         if actor is None:
@@ -147,7 +147,7 @@ async def overview(ctx: Context, actor: Actor | None = None) -> list[BudgetLine]
 
 
 async def named(ctx: Context, tx: Tx, now: datetime) -> list[BudgetLine]:
-    """The budgets that are set by name, in a transaction of the caller's."""
+    """Return the budgets that are set by name, in the caller's transaction."""
     limits = await budget_limits.in_force(ctx, tx)
     return await _measured(ctx, tx, limits, [(one, one) for one in limits if not one.endswith(":*")], now)
 
@@ -183,7 +183,10 @@ async def _measured(
 
 
 async def _purse(ctx: Context, tx: Tx, key: str) -> Purse:
-    """Whose spending a budget counts: a person's with all their names and programs, a team's with all its members."""
+    """Return whose spending a budget counts.
+
+    A person's includes all their names and programs, a team's all its members.
+    """
     kind, _, name = key.partition(":")
     if kind == "label":
         return Purse(label=name)
@@ -202,7 +205,7 @@ def _actor(name: str) -> Actor:
 
 
 def _name(actor: Actor) -> str:
-    """A person as the policy writes them."""
+    """Return a person's name as the policy writes it."""
     return actor.id if actor.kind is ActorKind.SLACK else actor.ref
 
 

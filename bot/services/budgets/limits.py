@@ -1,4 +1,4 @@
-"""Budgets that administrators set while the service runs: they can only tighten those of the policy file."""
+"""Set budgets while the service runs; they can only tighten those of the policy file."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ Limits = Mapping[str, Mapping[str, Decimal]]
 
 
 async def in_force(ctx: Context, tx: Tx) -> Limits:
-    """Every budget that holds now: the policy file's and those that were set, the lower one where both speak."""
+    """Return every budget in force: the policy file's and those set later, the lower one where both exist."""
     found = await budgets_set(tx)
     return together(ctx.policy.budgets, found) if found else MappingProxyType(dict(ctx.policy.budgets))
 
 
 async def put(ctx: Context, actor: Actor, scope: str, period: Period, limit_usd: Decimal | None, reason: str) -> Reply:
-    """Set a budget, or with no limit forget the one that was set; the operators are told. The policy file stays."""
+    """Set a budget, or without a limit delete the one that was set, and page the operators.
+
+    The budgets of the policy file stay.
+    """
     wrong = next(problems({scope: {str(period): limit_usd or Decimal(0)}}, ctx.policy.teams), "")
     if wrong:
         return Reply(False, ReplyCode.BAD_BUDGET, f"{wrong.removeprefix('budgets: ')}.")

@@ -1,4 +1,4 @@
-"""What is held or kept at its end: the authority and the money for it, its messages, and what people answer to them."""
+"""Hold an instance, or retain its disk, at its end: authority, money, messages, and people's replies."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from ledger.queries.retained_disks import open_disks
 from ledger.queries.session_costs import booked, extension_cap
 from providers.capabilities import Capabilities
 
-#: Longest time that a disk is kept without anybody's word, whatever was approved and not spent would pay for.
+#: Longest time that a disk is retained without a reply, even where the unspent approved amount would pay for more.
 LONGEST = timedelta(days=7)
 KIND = NotificationKind.SESSION_HELD
-#: The message to those who are asked when the owner does not answer.
+#: The message to the fallback contacts when the owner does not answer.
 ASKED = "asked"
-#: The message before the end of a disk that is kept alone.
+#: The message before a retained disk is deleted.
 DISK = "disk"
 
 
 async def note(tx: Tx, row: Instance, gate: CheckpointStep, said: str, now: datetime, until: datetime) -> None:
-    """Write down where the gate is with an end, and bring what was said about it up to date."""
+    """Record the checkpoint step of a termination, and update the messages about it."""
     await amend(tx, Instance, row.id, gate=gate, gate_until=until, gate_note=said)
     record(tx, at=now, actor=SYSTEM, subject=row.session_id, kind=_event(gate), reason=said)
     if gate in BEHIND:
-        await _over(tx, row, said, now, SYSTEM)
+        await _close_extensions(tx, row, said, now, SYSTEM)
     await refresh(tx, row, now)
 
 
 def _event(step: CheckpointStep) -> EventKind:
-    """The kind of event that says that the check got here."""
+    """Return the event kind of a checkpoint step."""
     match step:
         case CheckpointStep.SAVING:
             return EventKind.CHECKPOINT_SAVING
@@ -70,22 +70,22 @@ def _event(step: CheckpointStep) -> EventKind:
             assert_never(step)
 
 
-async def _over(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -> None:
-    """Nothing is held any more, so more time for it is not decided about either."""
+async def _close_extensions(tx: Tx, row: Instance, said: str, now: datetime, actor: Actor) -> None:
+    """Close the extension requests of an instance that is not held any more."""
     session = await tx.get_one(Session, row.session_id)
     await reopen.close_extensions(tx, session.request_id, said, now, actor)
 
 
 def reserved(row: Instance) -> rules.Reserved:
-    """What was reserved for the end of a machine when it was approved."""
+    """Return what was reserved for the checkpoint hold when the instance was approved."""
     return rules.Reserved.of(row.hold_usd, row.hold_s)
 
 
 async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decimal:
-    """Dollars that were approved for this machine and are not spent.
+    """Return the dollars that were approved for this instance and are not spent.
 
-    What earlier machines cost is not taken off again: a replacement's grant holds what they had left over, and an
-    attempt that was asked for anew has an amount of its own.
+    What earlier instances cost is not subtracted again: a replacement's grant covers what they had left over, and an
+    attempt after a new approval has its own amount.
     """
     grant, before = await tx.get_one(GrantRow, row.grant_id), await booked(tx, row)
     disk = next(iter(await open_disks(tx, [row.session_id])), None)
@@ -94,9 +94,9 @@ async def left_usd(ctx: Context, tx: Tx, row: Instance, now: datetime) -> Decima
 
 
 async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, able: Capabilities) -> datetime:
-    """Until when the machine itself may be held: the time that was reserved for it, counted from its ordered end.
+    """Return until when the instance may be held: the reserved time, counted from its ordered end.
 
-    Never longer than what was approved and not spent pays for.
+    Never longer than the approved amount that is not spent pays for.
     """
     most = timedelta(seconds=reserved(row).longest_s(ctx.policy, keeps_disk=able.keeps_disk))
     ordered_at = row.terminate_asked_at or now
@@ -104,30 +104,30 @@ async def latest_hold_end(ctx: Context, tx: Tx, row: Instance, now: datetime, ab
 
 
 async def costs_more_than_approved(tx: Tx, row: Instance) -> bool:
-    """Whether the machine is billed above what was approved: holding it would go on with that."""
+    """Whether the instance is billed above what was approved: a hold would continue that."""
     grant = await tx.get_one(GrantRow, row.grant_id)
     ended_for_it = row.outcome_code == EndReason.BILLED_ABOVE_CAP
     return ended_for_it or not billed_rate(row.price_usd_h, grant.price_cap_usd_h).allowed
 
 
 def disk_rate(row: Instance) -> Decimal:
-    """Dollars per hour of a machine's disk while it is stopped."""
+    """Return the dollars per hour of an instance's disk while it is stopped."""
     # What a disk costs while stopped is known for few offers; the running disk's rate is never below it by much.
     return max(row.storage_usd_h, Decimal(str(row.offer.get("storage_stopped_usd_h") or 0)))
 
 
 async def disk_paid_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
-    """Until when what was approved and not spent pays for the disk alone, and at most so long."""
+    """Return until when the unspent approved amount pays for the disk alone, at most `most` from now."""
     return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), disk_rate(row), most)
 
 
 async def runs_until(ctx: Context, tx: Tx, row: Instance, now: datetime, most: timedelta) -> datetime:
-    """The same for the whole machine, which costs its full rate until it is seen stopped."""
+    """Return the same for the whole instance, which costs its full rate until it is listed as stopped."""
     return rules.hold_ends_at(now, await left_usd(ctx, tx, row, now), row.price_usd_h, most)
 
 
 async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> None:
-    """A hold spends, so it takes a grant; its dollars were reserved with the approval's own, so it adds none."""
+    """Create a grant for a hold, because it spends; its dollars were reserved at the approval, so it adds none."""
     used = await tx.get_one(GrantRow, row.grant_id)
     seq, _ = await next_numbers(tx, row.request_id, GrantKind.HOLD)
     grant = GrantRow(
@@ -153,12 +153,12 @@ async def authorize(tx: Tx, row: Instance, until: datetime, now: datetime) -> No
 
 
 def subject_of(row: Instance, step: str) -> str:
-    """What a message about a hold is filed under: each step has its own, because nobody hears of an edit."""
+    """Return the subject of a message about a hold: each step has its own, because nobody is notified of an edit."""
     return f"{row.session_id}/{row.id}/{step}"
 
 
 async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: datetime) -> None:
-    """Tell the owner, or where nobody can be told directly the fallback contacts or the request's channel."""
+    """Notify the owner, or the fallback contacts or the request's channel when the owner is not in Slack."""
     session = await tx.get_one(Session, row.session_id)
     owner = Actor.from_ref(session.owner)
     for to in [owner.id] if owner.kind is ActorKind.SLACK else end_of_session.others(ctx, session):
@@ -166,7 +166,7 @@ async def notify_owner(ctx: Context, tx: Tx, row: Instance, step: str, now: date
 
 
 async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """Tell the fallback contacts when the owner was tried and is not reached."""
+    """Notify the fallback contacts when the delivery to the owner failed."""
     session = await tx.get_one(Session, row.session_id)
     held = row.gate in (CheckpointStep.HELD, CheckpointStep.STOPPING)
     step = CheckpointStep.HELD if held else CheckpointStep.SAVING
@@ -174,31 +174,31 @@ async def reach_somebody(ctx: Context, tx: Tx, row: Instance, now: datetime) -> 
 
 
 async def notify_fallback_contacts(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """Ask whoever may answer for the owner: the fallback contacts, and the administrators of the budgets."""
+    """Ask those who may reply for the owner: the fallback contacts and the budget administrators."""
     admins = tuple(one for one in ctx.policy.budget_admins if ":" not in one)
     for to in dict.fromkeys((*ctx.policy.fallback_contacts, *admins)):
         await announce(tx, at=now, kind=KIND, subject=subject_of(row, ASKED), destination=to)
 
 
 async def refresh(tx: Tx, row: Instance, now: datetime) -> None:
-    """What was said before is not right any more: show it anew, without its buttons."""
+    """Update the messages about a hold that has changed, and remove their buttons."""
     for step in (CheckpointStep.SAVING, CheckpointStep.HELD, ASKED, DISK):
-        for told in await notifications_of(tx, KIND, subject_of(row, step)):
-            await announce(tx, at=now, kind=KIND, subject=told.subject, destination=told.destination)
+        for notification in await notifications_of(tx, KIND, subject_of(row, step)):
+            await announce(tx, at=now, kind=KIND, subject=notification.subject, destination=notification.destination)
 
 
-# ── answers ──────────────────────────────────────────────────────────────────────────────────────
+# ── replies ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def waiting(rows: list[Instance]) -> list[Instance]:
-    """Those whose ordered end waits for a checkpoint."""
+    """Return the instances whose ordered end waits for a checkpoint."""
     return [row for row in rows if row.state is InstanceState.TERMINATING and row.gate in WAITS]
 
 
 async def release(
     ctx: Context, tx: Tx, rows: list[Instance], actor: Actor, now: datetime, *, saved: bool = False
 ) -> bool:
-    """Somebody ends what the gate holds, with its disk. False when it holds nothing of these."""
+    """Release what is held for a checkpoint, and end it with its disk, for a person. False when none is held."""
     found = waiting(rows)
     said = "Its data is saved elsewhere" if saved else "Ended on request without a verified checkpoint"
     for row in found:
@@ -207,7 +207,7 @@ async def release(
         )
         await wake(tx, Instance, row.id, now)
         record(tx, at=now, actor=actor, subject=row.session_id, kind=_event(CheckpointStep.RELEASED), reason=f"{said}.")
-        await _over(tx, row, f"{said}.", now, actor)
+        await _close_extensions(tx, row, f"{said}.", now, actor)
         await refresh(tx, row, now)
         session = await tx.get_one(Session, row.session_id)
         await interruption.notify_ended_by(tx, session, actor, f"{said}.", now, *end_of_session.others(ctx, session))
@@ -221,9 +221,9 @@ _REFUSED = (
 
 
 async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
-    """A click on *I saved it* or *Let it go*. Code of success: `released`; on what is over it changes nothing."""
+    """Act on a click on *I saved it* or *Let it go*. Code of success: `released`; a hold that ended is not changed."""
 
-    async def let_go(tx: Tx, session: Session, now: datetime) -> Reply:
+    async def release_hold(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}
         rows = waiting(await open_instances_of_session(tx, session.id))
         if not any(row.gate_until and int(row.gate_until.timestamp()) == command.seen_end_s for row in rows):
@@ -234,7 +234,7 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
             True, ReplyCode.RELEASED, f"Session {short_id(session.id)}, {how} is ended now with its disk.", data
         )
 
-    reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, let_go)
+    reply = await authorization.acted(ctx, command.session, command.decider, _REFUSED, release_hold)
     if reply.ok:
         ctx.hints.instances.set()
         ctx.hints.outbox.set()
@@ -242,7 +242,7 @@ async def answer(ctx: Context, command: AnswerCheckpointHold) -> Reply:
 
 
 async def extended(ctx: Context, tx: Tx, row: Instance, hours: Decimal, now: datetime) -> datetime:
-    """More time for what is held was approved, and paid for by that. Returns until when it is held now."""
+    """Extend a hold for which more time was approved, and paid; return until when it is held now."""
     more = timedelta(seconds=int(hours * 3600))
     until = max(row.gate_until or now, now) + more
     provider = ctx.providers.get(row.cloud)

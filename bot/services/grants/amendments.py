@@ -1,4 +1,4 @@
-"""What approvers change of a request: fewer hours, a lower limit, another offer; weighed, kept, and told."""
+"""Compute what approvers changed of a request (fewer hours, a lower limit, another offer) and notify its requester."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ledger.kernel.states import NotificationKind
 from ledger.models import Approval, Option, Request
 from ledger.queries.overspend import SpendTerms
 
-#: Kinds of requests that buy time: an approver may give less of it than was asked for.
+#: Kinds of requests that buy time: an approver may give less of it than was requested.
 CHANGEABLE = frozenset({RequestKind.PROVISION, RequestKind.EXTEND})
 
 
 def amended_terms(request: Request, votes: Sequence[Approval]) -> AmendedTerms:
-    """What the approvals of a request's current offers have made of it; `votes` may hold others too."""
+    """Return the terms after the approvals of a request's current offers; `votes` may contain others too."""
     mine = [one for one in votes if one.quote_version == request.quote_version and one.decision == "approve"]
     asked = request.job.hours
     shorter = [Decimal(one.hours) for one in mine if one.hours is not None and Decimal(one.hours) < asked]
@@ -39,18 +39,18 @@ def amended_terms(request: Request, votes: Sequence[Approval]) -> AmendedTerms:
 
 
 def most_hours(request: Request, votes: Sequence[Approval]) -> Decimal:
-    """The longest time that can be approved: what was asked for, or what an earlier approver left of it."""
+    """Return the longest time that can be approved: the requested one, or what an earlier approver left of it."""
     return amended_terms(request, votes).hours or request.job.hours
 
 
 def time_of(request: Request, votes: Sequence[Approval], wanted: Decimal | None) -> Decimal:
-    """The hours that an approval covers: the wanted ones where they are a shorter time."""
+    """Return the hours that an approval covers: the wanted ones where they are a shorter time."""
     most = most_hours(request, votes)
     return wanted if wanted is not None and wanted.is_finite() and 0 < wanted < most else most
 
 
 def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars of an option for so many hours."""
+    """Return `(expected, worst)` dollars of an option for so many hours."""
     asked = request.job.hours
     if time_h >= asked:
         return option.expected_usd, option.worst_usd
@@ -58,18 +58,18 @@ def amounts(request: Request, option: Option, time_h: Decimal) -> tuple[Decimal,
 
 
 def amendment_summary(request: Request, approval: Approval, other_offer: str = "") -> str:
-    """What an approval changed of a request; empty when it is what was asked for and offered first."""
+    """Say what an approval changed of a request; empty when it approved the requested terms and the first offer."""
     asked = request.job.hours
     return amendments.amendment_summary(asked, Decimal(approval.hours or asked), approval.limit_usd, other_offer)
 
 
 def hours_of(terms: SpendTerms) -> Decimal:
-    """The hours that were approved."""
+    """Return the approved hours."""
     return terms.asked_h if terms.hours is None else terms.hours
 
 
 def expected(kind: RequestKind, terms: SpendTerms) -> Decimal:
-    """The dollars that an approval agreed to: the option's estimate, for the time and the limit that approvers left."""
+    """Return the dollars that an approval agreed to: the option's estimate for the amended hours and limit."""
     usd = terms.expected_usd
     if terms.hours is not None:
         usd, _ = shortened(kind, estimate_from_json(terms.estimate), terms.asked_h, terms.hours)
@@ -77,13 +77,16 @@ def expected(kind: RequestKind, terms: SpendTerms) -> Decimal:
 
 
 def shortened(kind: RequestKind, estimate: Estimate, asked_h: Decimal, time_h: Decimal) -> tuple[Decimal, Decimal]:
-    """`(expected, worst)` dollars for fewer hours. What runs already has paid what its cloud bills at least."""
+    """Return `(expected, worst)` dollars for fewer hours.
+
+    An instance that already runs has paid the least that its cloud bills.
+    """
     least_h = Decimal(0) if kind is RequestKind.EXTEND else amendments.LEAST_BILLED_H
     return amendments.shortened(estimate, asked_h, time_h, least_h)
 
 
 async def notify_requester(tx: Tx, request: Request, option: Option, approval: Approval, now: datetime) -> None:
-    """Tell the requester what the approval changed; they may end it when that is of no use to them."""
+    """Notify the requester of what the approval changed, so that they can end a session they cannot use."""
     said = amendment_summary(request, approval, option.offer_id if option.rank > 1 else "")
     person = Actor.from_ref(request.requester)
     if not said or person.kind is not ActorKind.SLACK:

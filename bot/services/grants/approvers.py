@@ -1,4 +1,4 @@
-"""Who is asked about a request: its tier of the policy, and the groups that it has gone on to while nobody decided."""
+"""Return the approver group of a request: its policy tier, and the groups it was escalated to since."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ Shown = Sequence[tuple[Decimal, Mapping[str, Any]]]
 
 
 async def approver_group(tx: Tx, policy: Policy, request: Request, now: datetime) -> ApproverGroup:
-    """Who is asked about one request now."""
+    """Return the approver group of one request now."""
     return (await approver_groups(tx, policy, [request], now))[request.id]
 
 
 async def approver_groups(
     tx: Tx, policy: Policy, requests: Sequence[Request], now: datetime
 ) -> Mapping[str, ApproverGroup]:
-    """Who is asked about each request now, in a fixed number of queries; none where the policy knows one group only."""
+    """Return the approver group of each request now, in a fixed number of queries.
+
+    There are no queries where the policy has one group only.
+    """
     if not requests or not (policy.approval_tiers or policy.escalate_to):
         return {one.id: ANYBODY for one in requests}
     since = await opened_at(tx, requests)
     parents = await parents_of(tx, requests)
-    # An override buys nothing of its own: it is weighed by what it is for.
+    # An override buys nothing of its own, so the tier of its parent request counts.
     about = {one.id: (one.parent_id or one.id) if one.kind is RequestKind.OVERRIDE_12H else one.id for one in requests}
     options = await shown_options(tx, set(about.values()))
     askers = {one.id: parents.get(one.parent_id or "", one).requester for one in requests}
@@ -50,7 +53,7 @@ async def approver_groups(
 
 
 async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Shown) -> ApproverGroup:
-    """Who is asked about what is about to be shown: the worst case in dollars and the offer of each option."""
+    """Return the approver group of options that are about to be shown, given each one's worst case and offer."""
     if not policy.approval_tiers:
         return ANYBODY
     behind = await people_behind(tx, {asker})
@@ -58,12 +61,12 @@ async def fresh(tx: Tx, policy: Policy, asker: str, job: JobRequest, shown: Show
 
 
 def shown(options: Sequence[Option]) -> Shown:
-    """What counts of some options."""
+    """Return the worst case and the offer of each option."""
     return [(one.worst_usd, one.offer) for one in options]
 
 
 def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> ApproverGroup:
-    """The tier of a request: its dearest option counts, whichever is chosen in the end."""
+    """Return the tier of a request: its most expensive option counts, whichever is chosen in the end."""
     spend = Weighed(
         max((worst_usd for worst_usd, _ in options), default=Decimal(0)),
         job.already_hours + job.hours,
@@ -76,7 +79,7 @@ def _fixed(policy: Policy, job: JobRequest, options: Shown, asker: str) -> Appro
 
 
 def teams_of(policy: Policy, person: Actor) -> frozenset[str]:
-    """The teams of the policy that a person is in, under any of their names."""
+    """Return the policy's teams that a person is in, under any of their names."""
     people = (person, *linked(policy, person))
     names = {one.ref for one in people} | {one.id for one in people if one.kind is ActorKind.SLACK}
     return frozenset(team for team, members in policy.teams.items() if names & set(members))

@@ -1,4 +1,4 @@
-"""When an undecided request is due again, and the message that asks its approvers anew."""
+"""Schedule the reminders and escalations of an undecided request, and remind its approvers of new offers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledger.models import Request
 def next_due(
     policy: Policy, mandate: ApproverGroup, opened_at: datetime, expires_at: datetime, now: datetime
 ) -> datetime:
-    """When an undecided request needs attention again: a reminder, its next group, or its expiry."""
+    """Return when an undecided request is due again: a reminder, its next approver group, or its expiry."""
     further = len(chain(mandate.tier, policy.escalate_to))
     onwards = next_step(further, opened_at, now, policy.escalate_after_s)
     due_at = next_look(opened_at, expires_at, now, policy.remind_after_s)
@@ -24,9 +24,9 @@ def next_due(
 
 
 async def remind_again(tx: Tx, request: Request, now: datetime) -> None:
-    """Tell those who are asked again, in a message of its own: it is number 0 of the new quote's reminders.
+    """Remind the approvers of a request whose offers changed, in a new message: reminder 0 of the new quote.
 
-    The request's own message is edited, which tells nobody, and those who decided believe that it is done.
+    Slack notifies nobody of an edited message, and the approvers believe that their decision is done.
     """
     subject = f"{request.id}/{request.quote_version}.0"
     kind = NotificationKind.REQUEST_REMINDER

@@ -1,4 +1,4 @@
-"""Spend authority: what the last approval creates, in its own transaction: a grant, a session and one intent."""
+"""Issue the spend authority of an approval in its own transaction: a grant, a session and one intent."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from providers.contract import GPU_MAX
 async def grant_create(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> None:
-    """Turn an approval into the authority for one create, reserve its cap, and write the intent that uses it."""
+    """Turn an approval into the authority for one create: reserve its cap and write the intent that uses it."""
     session = await _session(ctx, tx, request, approval, option, now)
     grant = await _grant(ctx, tx, request, approval, session.id, now)
     await reservations.reserve(tx, grant, now)
-    # Of a time that an approver has shortened less is paid for the run, and as much as ever kept for the hold.
+    # A shortened time costs less for the run, while the checkpoint hold keeps its full reservation.
     run_usd, _ = amendments.amounts(request, option, Decimal(grant.hours))
     await intend(ctx, tx, request, session.id, grant, option, now, run_usd)
 
@@ -37,7 +37,7 @@ async def grant_create(
 async def _session(
     ctx: Context, tx: Tx, request: Request, approval: Approval, option: Option, now: datetime
 ) -> Session:
-    """The session of this request: a new one, or the one that waited while the request was asked again."""
+    """Return the session of a request: a new one, or the one that waited while the request was quoted again."""
     hours, waiting = approval.hours or str(request.job.hours), await session_of(tx, request.id)
     if waiting is not None:
         await amend(tx, Session, waiting.id, hours=hours)
@@ -96,7 +96,7 @@ async def intend(
     now: datetime,
     run_usd: Decimal | None = None,
 ) -> Instance:
-    """Write the intent of one create call: its label is fixed here, before anything is sent.
+    """Write the intent of one create call; its label is fixed before anything is sent.
 
     `run_usd` is what is still to be paid for the run, where it is less than the option's expected total.
     """

@@ -1,4 +1,4 @@
-"""Ask for the 12-hour override, and close the question when it is not needed any more."""
+"""Open the 12-hour override request, and close it when it is not needed any more."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ledger.queries.lookups import override_of
 async def ask_override(
     tx: Tx, parent: Request, total_h: Decimal, sentence: str, now: datetime, *, due_at: datetime
 ) -> Request:
-    """Open the request that a human must approve before anything above the 12-hour cap is bought.
+    """Open the override request that a person must approve before anything above the 12-hour cap is bought.
 
-    `total_h` are all hours that it allows: those that were billed before, and what may be held at the end, too.
+    `total_h` are all hours that it allows, including those billed before and a checkpoint hold at the end.
     """
     job = parent.job
     job = replace(job, already_hours=max(hours_cap.rented(total_h) - job.hours, Decimal(0)))
@@ -65,7 +65,7 @@ async def ask_override(
 
 
 async def close_override(tx: Tx, request_id: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """What was decided needs no override: the question about more hours is over, and its message says so."""
+    """Cancel a pending override request that the decision made unnecessary; its message says so."""
     override = await override_of(tx, request_id)
     if override is not None and override.state is RequestState.PENDING:
         closed = {"outcome": sentence, "decided_at": now, "decided_by": actor.ref}

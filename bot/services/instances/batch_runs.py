@@ -1,6 +1,6 @@
-"""Runs of a batch cloud: nothing ends one from outside and no listing proves that it is gone.
+"""Close the runs of a batch cloud, which nothing can end from outside and whose absence no listing proves.
 
-Its own final status ends it, or the timeout that it was pushed with and a margin, whichever is seen first.
+A run ends by its own final status, or by the timeout that it was pushed with and a margin, whichever is seen first.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class RunVerdict(NamedTuple):
 
 
 async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
-    """Close the row of a run that is over. True when something changed; False while the run may go on.
+    """Close the row of a run that has ended. True when something changed; False while the run may continue.
 
-    An unclear push whose run is over already is adopted first, and closed by the next look.
+    A push with an unknown outcome whose run has ended is adopted first, and closed in the next reconcile pass.
     """
     item = next((i for i in listing.items if i.ref == row.ref or (row.ref is None and i.name == row.name)), None)
     ended = item is not None and item.status is InstanceStatus.TERMINATED
@@ -57,7 +57,10 @@ async def close_run(ctx: Context, row: Instance, listing: Listing) -> bool:
 
 
 async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
-    """A run is pushed with the hours of its grant at most, and its answer came after the push."""
+    """Return the proof of end of a run whose timeout has passed; None before that.
+
+    A run is pushed with the hours of its grant at most, and the reply came after the push.
+    """
     grant = await tx.get_one(GrantRow, row.grant_id)
     timeout = timedelta(hours=float(Decimal(grant.hours)))
     return ProofOfEnd.from_timeout(row.account, row.live_at or row.created_at, timeout, now)
@@ -66,7 +69,7 @@ async def _timed_out(tx: Tx, row: Instance, now: datetime) -> ProofOfEnd | None:
 async def _close(
     ctx: Context, tx: Tx, row: Instance, proof: ProofOfEnd, item: ObservedInstance | None, now: datetime
 ) -> None:
-    """End instance and session with what the run itself says. Nothing is pushed again: that takes a new approval."""
+    """End instance and session with what the run itself reports. Nothing is pushed again without a new approval."""
     ended_by: str
     ended_by, sentence = _verdict(row, item)
     session = await tx.get_one(Session, row.session_id, populate_existing=True)

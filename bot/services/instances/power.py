@@ -1,4 +1,4 @@
-"""Stop, start and restart: ordered by a person, carried out by the ticker, and believed when the cloud shows it."""
+"""Stop, start and restart instances: a person orders it, a job carries it out, and the cloud's listing confirms it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from providers.errors import NoCapacity, ProviderError, Unsupported
 from providers.profiles import model
 
 BATCH = 16
-#: An order that the cloud took and does not show after this is given again.
+#: An order that the cloud accepted and does not show after this time is sent again.
 AGAIN = timedelta(seconds=60)
 SWITCHABLE = frozenset({InstanceState.LIVE, InstanceState.STOPPED})
 UP = frozenset({InstanceStatus.RUNNING, InstanceStatus.BOOTING, InstanceStatus.PENDING})
@@ -49,7 +49,7 @@ log = logging.getLogger(__name__)
 
 
 async def switch(ctx: Context, command: Switch) -> Reply:
-    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is asked next."""
+    """Order a stop, a start or a restart. Code of success: `ordered`; the cloud is called next."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
@@ -66,14 +66,14 @@ async def switch(ctx: Context, command: Switch) -> Reply:
 
 
 async def order(ctx: Context, tx: Tx, session: Session, command: Switch, now: datetime) -> Reply:
-    """The same inside a transaction that holds the family's lock."""
+    """Order a stop, start or restart inside a transaction that holds the family's lock."""
     data = {"session_id": session.id}
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
         return Reply(
             False, ReplyCode.NOT_YOURS, f"Only its owner or an approver can {command.order} this session.", data
         )
     done = await done_before(tx, session.id, {_event(command.order)}, command.key, now - KEPT)
-    if done is not None:  # The process ended before it could answer; what was ordered since then stands.
+    if done is not None:  # The process ended before it could reply; later orders stay in force.
         return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {done.reason}", data)
     if command.order is PowerAction.START and await open_overspend_request(tx, session.request_id) is not None:
         sentence = "Nobody confirmed yet what it will cost; it starts again by itself when that is approved."
@@ -93,9 +93,9 @@ async def give(
     keep: bool = False,
     key: str = "",
 ) -> Reply:
-    """Give an order in somebody's name; the caller has judged whether they may. `keep`: only if its data stay.
+    """Give an order in somebody's name; the caller has checked that they may. `keep`: only if the data survives.
 
-    `key` is kept with the order, so that the call which it names is found again.
+    `key` is stored with the order, so that a repeated call is recognised.
     """
     data = {"session_id": session.id}
     rows = await instances_of_session(tx, session.id)
@@ -127,7 +127,7 @@ async def give(
 
 
 def _event(which: PowerAction) -> EventKind:
-    """The kind of event that says that this was ordered."""
+    """Return the event kind of this order."""
     match which:
         case PowerAction.STOP:
             return EventKind.INSTANCE_STOP
@@ -140,7 +140,7 @@ def _event(which: PowerAction) -> EventKind:
 
 
 async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> None:
-    """A start spends again, so it takes a grant; it adds nothing to the amount that was approved for the session."""
+    """Create a grant for a start, because it spends again; it adds nothing to the amount approved for the session."""
     used = await tx.get_one(GrantRow, row.grant_id)
     seq, _ = await next_numbers(tx, row.request_id, GrantKind.START)
     grant = GrantRow(
@@ -162,7 +162,10 @@ async def _authority(tx: Tx, row: Instance, session: Session, now: datetime) -> 
 
 
 async def switch_due(ctx: Context) -> int:
-    """Ask the clouds for what was ordered. Returning is not done: only a look that shows it is."""
+    """Send the due orders to the clouds.
+
+    A call that returns is not done: only a listing that shows it is.
+    """
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Instance, now=ctx.clock.now(), states=SWITCHABLE, limit=BATCH, lease=lease)
     await asyncio.gather(*(_switch(ctx, one) for one in held))
@@ -181,7 +184,7 @@ async def _switch(ctx: Context, held: Claim) -> None:
         await _give_back(ctx, held, None)
     elif provider is None or provider.account != row.account or row.ref is None:
         await _refused(ctx, held, row, "the account that it runs in is not set up here now")
-    elif recovering and row.wanted == PowerAction.START:  # It spends; a stop saves, and is a person's own word.
+    elif recovering and row.wanted == PowerAction.START:  # A start spends; a stop saves, and a person ordered it.
         await _give_back(ctx, held, now + recovery_mode.HOLD)
     else:
         call = {
@@ -211,7 +214,7 @@ async def _give_back(ctx: Context, held: Claim, due_at: datetime | None) -> None
 
 
 async def _later(ctx: Context, held: Claim, row: Instance, problem: str) -> None:
-    """Look again; operators are told of what does not happen."""
+    """Schedule another attempt, and page the operators when an order is not carried out for long."""
     now = ctx.clock.now()
     await _give_back(ctx, held, now + AGAIN)
     if now - (row.wanted_at or now) > timedelta(seconds=ctx.timing.terminate_page_s):
@@ -221,7 +224,7 @@ async def _later(ctx: Context, held: Claim, row: Instance, problem: str) -> None
 
 
 async def _refused(ctx: Context, held: Claim, row: Instance, why: str) -> None:
-    """It cannot be done: the order is over, its authority with it, and the owner reads why."""
+    """Drop an order that cannot be carried out, void its grant, and notify the owner of the reason."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         await lock_family(tx, Instance, row.id)
@@ -243,13 +246,13 @@ async def _void_starts(tx: Tx, session_id: str, actor: Actor, why: str, now: dat
 
 
 async def follow(ctx: Context, row: Instance, item: ObservedInstance, at: datetime) -> bool:
-    """Take over what a look at time `at` shows: a stop that was ordered is done, or a stopped machine runs again.
+    """Apply what a listing at time `at` shows: an ordered stop is done, or a stopped instance runs again.
 
-    A look that is older than what it would change says nothing: two may be under way at once. True: changed.
+    Two listings may be under way at once, so one that is older than what it would change is ignored. True: changed.
     """
     ordered_at = row.wanted_at or at
     ordered = row.wanted is not None and at >= ordered_at
-    # The look that showed the stop is the last one that showed its GPU unbilled.
+    # The listing that showed the stop is the last one that showed its GPU unbilled.
     later = row.unbilled_at is None or at > row.unbilled_at
     stopped = (
         item.status is InstanceStatus.STOPPED and row.wanted == PowerAction.STOP and ordered and row.state in SWITCHABLE
@@ -271,9 +274,10 @@ _DONE = {"wanted": None, "wanted_at": None, "due_at": None}
 
 
 async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
-    """It stands still, as was ordered: its session too, unless it never got ready since it stood still before.
+    """Record an ordered stop that is done, for the instance and its session.
 
-    Whoever confirmed the cost while its pause was under way was told that it goes on, so it starts again.
+    The session is still stopped when the instance was started and stopped again before it was ready. An overspend that
+    was confirmed while its pause was under way has no open request any more, so the instance starts again.
     """
     if row.state is InstanceState.STOPPED:
         await amend(tx, Instance, row.id, version=row.version, claim_token=None, claim_until=None, **_DONE)
@@ -289,7 +293,7 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
 
 
 async def _started(tx: Tx, row: Instance, now: datetime) -> None:
-    """It is billed again from here on, whoever started it; it is ready when it can be reached again.
+    """Record a start, whoever ordered it: the instance is billed from now, and ready when it can be reached again.
 
     A stop that has replaced the start meanwhile stays ordered.
     """

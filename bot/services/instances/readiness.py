@@ -1,4 +1,4 @@
-"""From LIVE to ready: a real connection to the SSH port, or an end to what never gets there."""
+"""Make a live instance ready when its SSH port answers, or end one that never gets there."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ BROKEN = {
 
 
 async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
-    """One step of a boot: ready, broken, too late, or still on its way. True when something changed.
+    """Advance a boot by one step: ready, broken, too late, or not yet. True when something changed.
 
-    A cloud without SSH is believed when it says that the program runs: nothing else can be tried there.
+    A cloud without SSH is trusted when it says that the program runs, because nothing else can be checked there.
     """
     reached = item.status is InstanceStatus.RUNNING
     if reached and ctx.providers[item.cloud].capabilities.ssh:
@@ -43,7 +43,7 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
             await note_key(ctx, tx, row, key, now)
             await _ready(ctx, tx, row, now)
             return True
-        # One that was ready before was started again: its disk is worth more than the wait, so people decide.
+        # An instance that was ready before was started again: its disk is worth more than the wait, so people decide.
         again = (await tx.get_one(Session, row.session_id)).ready_at is not None
         problem = None if again else _problem(ctx, row, item, now)
         if problem is None:
@@ -53,13 +53,13 @@ async def boot(ctx: Context, instance_id: str, item: ObservedInstance) -> bool:
 
 
 def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime) -> tuple[EndReason, str] | None:
-    """`(code, sentence)` when the boot must end."""
+    """Return `(code, sentence)` when the boot must end."""
     broken = BROKEN.get(item.status)
     if broken is not None:
         return EndReason.BROKEN, broken
     capabilities = ctx.providers[row.cloud].capabilities
     if not capabilities.terminate:
-        return None  # Ordering its end ends nothing: it waits in its queue until it runs or its timeout is over.
+        return None  # A termination would end nothing: it stays in the cloud's queue until it runs or times out.
     patience_s = capabilities.boot_deadline_s or ctx.timing.boot_deadline_s
     if now - (row.live_at or row.created_at) > timedelta(seconds=patience_s):
         spent = say_hours(Decimal(int(patience_s)) / 3600)
@@ -69,7 +69,7 @@ def _problem(ctx: Context, row: Instance, item: ObservedInstance, now: datetime)
 
 async def _ready(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
     await amend(tx, Instance, row.id, reachable_at=now, billing_from=row.billing_from or now)
-    if row.wanted == PowerAction.START:  # It runs, however that came: nothing is left to order.
+    if row.wanted == PowerAction.START:  # It runs, so nothing is left to order.
         await amend(tx, Instance, row.id, wanted=None, wanted_at=None, due_at=None)
         for grant in await open_starts(tx, row.session_id):
             await move(tx, GrantRow, grant.id, GrantState.USED, at=now, actor=SYSTEM)

@@ -1,4 +1,4 @@
-"""What follows when an instance becomes real, or stops being: deadlines, last accruals, the session's next state."""
+"""Carry out what follows when an instance becomes live or ends: deadlines, last accruals, the session's next state."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOT_KEPT = "What was kept of it is no longer at the cloud, and nobody here delet
 
 
 async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, now: datetime) -> Instance:
-    """The cloud confirmed our instance: it is LIVE, its grant is used, and the approved hours start to run.
+    """Record that the cloud confirmed our instance: it is LIVE, its grant is used, and the approved hours start.
 
     Hours count from the first moment that the cloud may bill, which is when the create was sent.
     """
@@ -80,9 +80,9 @@ async def adopt(ctx: Context, tx: Tx, instance_id: str, seen: ObservedInstance, 
 
 
 def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabilities, now: datetime) -> datetime | None:
-    """Since when an instance runs that is seen for the first time; None while it does not.
+    """Return since when an instance runs that is listed for the first time; None while it does not.
 
-    Where the cloud does not say, one that is found running is taken to have booted as long as boots there take.
+    Where the cloud does not say, a running instance is assumed to have booted as long as boots there take.
     """
     if seen.started_at is not None or seen.status is not InstanceStatus.RUNNING:
         return seen.started_at
@@ -92,11 +92,11 @@ def _started(seen: ObservedInstance, sent_at: datetime, capabilities: Capabiliti
 async def check_rate(
     ctx: Context, tx: Tx, row: Instance, grant: GrantRow, seen: ObservedInstance, now: datetime
 ) -> bool:
-    """Read back what the cloud bills. Above the grant's cap the instance is ended, and the people are asked again."""
+    """Check what the cloud bills. Above the grant's cap the instance is ended, and the request is reopened."""
     verdict = billed_rate(seen.price_usd_h, grant.price_cap_usd_h)
     if not verdict.allowed:
         await end_announced(tx, row, EndReason.BILLED_ABOVE_CAP, verdict.sentence, now)
-    # What stands still may be shown with the rate of its disk; the time before was billed at the rate of its GPU.
+    # A stopped instance may be listed at the rate of its disk; the time before was billed at the rate of its GPU.
     runs = seen.status is InstanceStatus.RUNNING
     if seen.price_usd_h is not None and (seen.price_usd_h > row.price_usd_h or (runs and seen.price_usd_h > 0)):
         if money.rate(seen.price_usd_h) != row.price_usd_h:
@@ -109,9 +109,9 @@ async def check_rate(
 
 
 async def paid_until(tx: Tx, row: Instance, grant: GrantRow, price_usd_h: Decimal, end: datetime) -> datetime:
-    """`end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
+    """Return `end`, or earlier where the approved amounts pay for less time at this rate, in whole seconds.
 
-    What is reserved for a hold at the end is not spent on the time before it; time at another rate cost that rate.
+    What is reserved for a checkpoint hold is not spent on the time before it; time at another rate cost that rate.
     """
     if price_usd_h <= 0:
         return end
@@ -129,7 +129,7 @@ async def ends_at(tx: Tx, session: Session, end: datetime, now: datetime) -> Non
 
 
 async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: datetime, actor: Actor) -> None:
-    """Order the end of one instance. It is *gone* only when that is proved."""
+    """Order the termination of one instance. It is *gone* only when that is proved."""
     await move(
         tx,
         Instance,
@@ -148,7 +148,7 @@ async def end_instance(tx: Tx, row: Instance, code: str, sentence: str, now: dat
 
 
 async def end_announced(tx: Tx, row: Instance, code: EndReason, sentence: str, now: datetime) -> None:
-    """Order the end of an instance that nobody asked to end. Its people are told before the cloud is."""
+    """Order a termination that no person ordered. Its people are notified before the cloud is called."""
     await end_instance(tx, row, code, sentence, now, SYSTEM)
     await interruption.notify_interruption(tx, row, now)
 
@@ -164,19 +164,19 @@ async def gone(
     outcome: tuple[str, str] | None = None,
     actor: Actor = SYSTEM,
 ) -> None:
-    """It is proved that the instance is gone: book the rest, close the row, and let the session go on.
+    """Close an instance whose end is proved: book the rest of its cost, and settle its session.
 
-    `outcome` is code and sentence of an end of its own; without one, an end that nobody ordered is a loss. `actor` is
-    whoever says that it is gone.
+    `outcome` is the code and sentence of a specific end; without one, an end that nobody ordered is a loss. `actor` is
+    who states that it is gone.
     """
-    await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment come before the rest.
+    await lock_family(tx, Instance, row.id)  # Hours that are being booked at this moment are booked before the rest.
     await accrue_rest(ctx, tx, row, ended_at)
     lost = row.state is not InstanceState.TERMINATING
     code, sentence = outcome or ((EndReason.LOST, LOST) if lost else (row.outcome_code, row.outcome))
-    if row.gate in WAITS:  # Its people were told until when it is kept.
+    if row.gate in WAITS:  # Its people were notified of how long it would be kept.
         sentence = f"{sentence} {NOT_KEPT}".strip()
         await amend(tx, Session, row.session_id, end_reason=sentence)
-    # What was lost ended some time before the first look that lacked it: so much of its cost is not known.
+    # A lost instance ended some time before the first listing without it, so that much of its cost is not known.
     since = {"trouble_at": row.trouble_at or ended_at} if code == EndReason.LOST else {}
     await move(
         tx,
@@ -202,7 +202,7 @@ async def gone(
 
 
 async def settle(ctx: Context, tx: Tx, session_id: str, now: datetime) -> None:
-    """When nothing of a session is open any more: end it, replace what failed, or ask again."""
+    """Settle a session without open instances: end it, replace what failed, or reopen the request."""
     session = await tx.get_one(Session, session_id, populate_existing=True)
     if await open_instances_of_session(tx, session_id):
         return
@@ -234,7 +234,7 @@ async def _terminated(tx: Tx, session: Session, now: datetime, code: str, senten
 
 
 async def _replace_or_ask(ctx: Context, tx: Tx, session: Session, longer_usd: Decimal, now: datetime) -> None:
-    """The instance failed within the approved time and is gone: the approval's next one, or the people again.
+    """Launch a replacement for an instance that failed within the approved time, or reopen the request.
 
     `longer_usd` is what extensions had added to its grant.
     """

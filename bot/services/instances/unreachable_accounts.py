@@ -1,8 +1,8 @@
-"""What runs, or ran, in an account that no key here opens: nothing can look at it, so an operator's word closes it.
+"""Write off instances in accounts that no configured key can read, at an operator's request.
 
-A key that was rotated is known by what the new one lists (`rekeying`). Where it lists nothing of ours, because all of
-it is gone or the account is closed, no listing will ever prove an end. The word is taken only where nothing contradicts
-it, with a reason, and whatever a cloud shows again later is ended like everything that counted as gone.
+A rotated key is recognised by what the new one lists (`key_rotation`). Where it lists nothing of ours, because all of
+it is gone or the account is closed, no listing will ever prove an end. A write-off is accepted only where nothing
+contradicts it, with a reason. An instance that a cloud lists later is terminated like every one that counted as gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ledger.queries.nodes import nodes_of
 from providers.contract import InstanceStatus
 from providers.errors import ProviderError
 
-#: A machine that spoke so recently is not gone, whatever anybody says.
+#: An instance with a heartbeat this recent is not gone, whatever an operator says.
 SILENT = timedelta(minutes=10)
 #: What the operator reads.
 CLOSED = (
@@ -44,7 +44,7 @@ CLOSED = (
 )
 #: What an owner reads, followed by the operator's reason.
 WRITTEN_OFF = "An operator says that its machine is gone; no key that is set up here can look."
-#: Closed by one word at most.
+#: The most that one write-off closes.
 MOST = 200
 _I = InstanceState
 CLOSABLE = frozenset({_I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
@@ -52,7 +52,7 @@ CLOSABLE = frozenset({_I.UNKNOWN, _I.LIVE, _I.STOPPED, _I.TERMINATING})
 
 @dataclass(frozen=True, slots=True)
 class UnreachableInstance:
-    """An open instance, or a stray, of an account whose key is not set up here. `owner` is "" for a stray."""
+    """An open instance, or an orphan, of an account whose key is not set up here. An orphan's `owner` is ""."""
 
     id: str
     cloud: str
@@ -66,7 +66,7 @@ class UnreachableInstance:
 
 
 async def unreachable(ctx: Context) -> list[UnreachableInstance]:
-    """Everything that is open where no key of this installation can look, instances first, the oldest first."""
+    """List everything that is open in accounts without a configured key, instances first, the oldest first."""
     async with ctx.db.read() as tx:
         lost = key_rotation.unreachable(await accounts_in_use(tx), ctx.providers)
         rows = await open_there(tx, [(one.cloud, one.account) for one, _ in lost])
@@ -74,17 +74,17 @@ async def unreachable(ctx: Context) -> list[UnreachableInstance]:
 
 
 def _shown(row: Instance | Orphan, owner: str) -> UnreachableInstance:
-    stray = isinstance(row, Orphan)
+    orphan = isinstance(row, Orphan)
     since = row.first_seen_at if isinstance(row, Orphan) else row.created_at
     session_id = None if isinstance(row, Orphan) else row.session_id
-    state = f"stray, {row.state}" if stray else str(row.state)
+    state = f"stray, {row.state}" if orphan else str(row.state)
     return UnreachableInstance(
         row.id, row.cloud, row.account, row.ref, state, row.price_usd_h, since, session_id, owner
     )
 
 
 async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: str) -> Reply:
-    """Close these instances and strays as gone, all of them or none. Every key that is set up is asked first."""
+    """Close these instances and orphans as gone, all of them or none, after every configured key was asked."""
     wanted = sorted(set(ids))
     if not reason.strip():
         return Reply(False, ReplyCode.REASON_NEEDED, "Say why, for the journal: --reason 'the account is closed'.")
@@ -98,10 +98,10 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
     try:
         async with ctx.db.write() as tx:
             await lock_families(tx, wanted)
-            for stray_id in [row.id for row in rows if isinstance(row, Orphan)]:
-                await lock_orphan(tx, stray_id)
+            for orphan_id in [row.id for row in rows if isinstance(row, Orphan)]:
+                await lock_orphan(tx, orphan_id)
             fresh = await rows_named(tx, wanted)
-            refusal = await _open(ctx, tx, wanted, fresh)  # Somebody may have acted while the clouds were asked.
+            refusal = await _open(ctx, tx, wanted, fresh)  # Somebody may have acted while the clouds were queried.
             if refusal is not None:
                 return refusal
             for row in fresh:
@@ -116,7 +116,7 @@ async def write_off(ctx: Context, ids: Collection[str], actor: Actor, reason: st
 
 
 async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Instance | Orphan]) -> Reply | None:
-    """A refusal when one of them is no row, is over or unsettled, can be looked at, or has just been heard."""
+    """Return a refusal when one has no row, has ended, is unsettled, can be listed, or sent a heartbeat just now."""
     missing = set(wanted) - {row.id for row in rows}
     if missing or not rows:
         named = min(missing, default="")[:40]
@@ -148,7 +148,7 @@ async def _open(ctx: Context, tx: Tx, wanted: Sequence[str], rows: Sequence[Inst
 
 
 async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply | None:
-    """A refusal when a key that is set up for one of the clouds lists one of them, or cannot be asked."""
+    """Return a refusal when a configured key of one of the clouds lists one of them, or cannot list."""
     for cloud in sorted({row.cloud for row in rows} & ctx.providers.keys()):
         try:
             listing = await ctx.providers[cloud].list()
@@ -167,7 +167,7 @@ async def _still_shown(ctx: Context, rows: Sequence[Instance | Orphan]) -> Reply
 
 
 async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, reason: str, now: datetime) -> None:
-    """Close one row: what it cost is booked until now, and its session ends where nothing else of it is open."""
+    """Close one row: book its cost until now, and end its session where nothing else of it is open."""
     if isinstance(row, Orphan):
         await accrue_orphan(tx, row, now)
         values = {"ended_at": now}
@@ -188,7 +188,7 @@ async def _close(ctx: Context, tx: Tx, row: Instance | Orphan, actor: Actor, rea
         await move(tx, Instance, row.id, to, at=now, actor=actor, reason=reason, values=over)
         await settle(ctx, tx, session.id, now)
         return
-    if row.state is not InstanceState.TERMINATING:  # Another machine of the session goes on.
+    if row.state is not InstanceState.TERMINATING:  # Another instance of the session continues.
         await end_instance(tx, row, code, sentence, now, actor)
         row = await tx.get_one(Instance, row.id, populate_existing=True)
     proof = ProofOfEnd.from_write_off(row.account, now)

@@ -1,4 +1,4 @@
-"""The market as a table for people."""
+"""Build the table of the market for people."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bot.services.market.document import MarketDocument, MarketOption
 
 
 def market_table(found: MarketDocument) -> TextReport:
-    """The market: ranked offers, the age of the prices, who did not answer, what was left out and why."""
+    """Return the market table: ranked offers, price ages, clouds that did not answer, and what was left out and why."""
     head = ("#", "offer", "GPU", "region", "per hour", f"for {hours(found.hours)}", "why")
     answered = f"{found.answered:,} offer{'' if found.answered == 1 else 's'} answered."
     absent = [one.sentence for one in found.clouds if not one.ok]

@@ -1,6 +1,6 @@
-"""Check-ins of nodes: read and written in groups, because ten thousand machines report every minute.
+"""Store the check-ins of agents in groups, because ten thousand instances report every minute.
 
-Those that arrive within a few milliseconds share one transaction: one query, one statement, no event. A check-in is
+Check-ins that arrive within a few milliseconds share one transaction: one query, one statement, no event. A check-in is
 answered when it is stored.
 """
 
@@ -34,14 +34,14 @@ STRANGE = Reply(
 
 @dataclass(frozen=True, slots=True)
 class CheckinReply:
-    """What a node is told: what to do, and the approved end, signed. `ends_at` may be before it."""
+    """The reply to an agent: what to do, and the approved end, signed. `ends_at` may be before it."""
 
     seq: int
     ends_at: datetime | None
     message: str
     signature: str
     asks: tuple[str, ...]
-    #: Why its word about its own API was not taken; "" when it was, or when it said nothing of it.
+    #: Why what it reported about its own API was refused; "" when it was accepted, or when it reported nothing.
     api_problem: str = ""
     next_in_s: int = rules.INTERVAL_S
 
@@ -51,7 +51,7 @@ _Waiting = tuple[str, Report, NodeApiReport | None, "asyncio.Future[Taken]"]
 
 
 class Checkins:
-    """One per process that serves the API."""
+    """Collect and store check-ins. One per process that serves the API."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
@@ -60,7 +60,7 @@ class Checkins:
         self._next_group_at = 0.0
 
     async def take(self, token: str, report: Report, claim: NodeApiReport | None = None) -> Taken:
-        """Store one check-in. `claim` is what it says of an API of its own.
+        """Store one check-in. `claim` is what it reports about its own API.
 
         A `Reply` is a refusal: `unauthenticated`, or `replayed` for a number seen before.
         """
@@ -81,7 +81,7 @@ class Checkins:
             group, self._waiting = self._waiting[:GROUP_MAX], self._waiting[GROUP_MAX:]
             try:
                 answers = await self._store(group)
-            except Exception as error:  # noqa: BLE001 # Whoever waits must hear of it, and the next group must go on.
+            except Exception as error:  # noqa: BLE001 # Every waiting caller gets the error, and the next group continues.
                 for *_, answer in group:
                     if not answer.done():
                         answer.set_exception(error)
@@ -137,7 +137,7 @@ def _replayed(seen: int) -> Reply:
 
 
 def node_status(node: Node) -> NodeStatus:
-    """What is kept of a node, as the rules read it."""
+    """Return the status of an agent as the rules read it, from its row."""
     said: dict[str, Any] = node.report
 
     def at(name: str) -> datetime | None:
@@ -161,7 +161,7 @@ def node_status(node: Node) -> NodeStatus:
 
 
 def columns(found: NodeStatus) -> dict[str, Any]:
-    """The inverse: the columns of a node's row."""
+    """Return the columns of an agent's row: the inverse of `node_status`."""
     report = {
         "utilisation": [str(one) for one in found.utilisation],
         "step": found.step,

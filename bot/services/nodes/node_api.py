@@ -1,7 +1,7 @@
-"""A machine's own API: who may open it, and who is told when another certificate stands in front of it.
+"""Issue tokens for an instance's own API, and notify people when its certificate changes.
 
-Its token is made for whoever owns the session, shown once, and known to the machine by its hash only, in the signed
-part of a check-in's answer. Nothing is ended for a certificate that changed.
+A token is made for the owner of the session, shown once, and known to the instance by its hash only, in the signed part
+of the reply to a check-in. Nothing is ended for a certificate that changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from providers.profiles import model
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A new token, which exists nowhere but here, and what it opens."""
+    """A new token, which is stored nowhere else, with the URL and the certificate of its API."""
 
     token: str
     url: str
@@ -40,12 +40,12 @@ class Opened:
 
 
 def stored_node_api(node: Node) -> StoredNodeApi:
-    """What is kept of a node's API, as the rules read it."""
+    """Return what is stored about an agent's API, as the rules read it."""
     return StoredNodeApi(node.api_port, node.api_certificate, node.api_other, node.api_other_at)
 
 
 def columns(found: StoredNodeApi) -> dict[str, object]:
-    """The inverse: the columns of a node's row."""
+    """Return the columns of an agent's row: the inverse of `stored_node_api`."""
     return {
         "api_port": found.port,
         "api_certificate": found.certificate,
@@ -55,9 +55,9 @@ def columns(found: StoredNodeApi) -> dict[str, object]:
 
 
 async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
-    """Make the token of the API of a session's machine, in the place of the one before. For its owner only.
+    """Make a new token for the API of a session's instance, in place of the one before. For its owner only.
 
-    Success (`token_made`) has the `Opened` in its data. The machine takes it from its next check-in on.
+    Success (`token_made`) has the `Opened` in its data. The instance accepts it from its next check-in on.
     """
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
@@ -87,7 +87,7 @@ async def make_token(ctx: Context, session_id: str, actor: Actor) -> Reply:
 async def notify_changed_certificate(
     tx: Tx, instance_id: str, before: StoredNodeApi, after: StoredNodeApi, now: datetime
 ) -> None:
-    """Note that a node named another certificate, and tell the owner of its session and the operators."""
+    """Record that an agent named another certificate, and notify the session's owner and the operators."""
     row = await tx.get_one(Instance, instance_id)
     session = await tx.get_one(Session, row.session_id)
     sentence = (
@@ -108,6 +108,9 @@ async def notify_changed_certificate(
 
 
 async def forget(tx: Tx, row: Instance) -> None:
-    """A machine whose disk is wiped makes another certificate, and nobody is told of that."""
+    """Clear the stored API of an instance whose disk a restart wipes.
+
+    It makes another certificate, and nobody is notified of that.
+    """
     if model.load(row.cloud).restarted:
         await amend_node(tx, row.id, **columns(StoredNodeApi()))

@@ -1,4 +1,4 @@
-"""The outbox: what the ledger announced is shown, once per version, by whoever can show it."""
+"""Deliver the notifications of the outbox, once per version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 async def deliver_due(ctx: Context, messenger: Messenger) -> int:
-    """Show every due notification. A delivery that fails is tried again, for ever; state never depends on it."""
+    """Deliver every due notification. A failed delivery is retried without end; state never depends on it."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(
         ctx.db, Notification, now=ctx.clock.now(), states={NotificationState.PENDING}, limit=BATCH, lease=lease
@@ -42,7 +42,7 @@ async def _deliver(ctx: Context, messenger: Messenger, held: Claim) -> None:
         await _failed(ctx, held, notification, error)
         return
     except Exception:
-        # One message that nobody foresaw must not keep the others from being shown, nor be tried without a pause.
+        # An unforeseen failure must not keep other messages from being delivered, nor be retried without a pause.
         log.exception("the delivery of %s failed", notification.id)
         await _failed(ctx, held, notification, DeliveryFailed(SENDER_DIED))
         return

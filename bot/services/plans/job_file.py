@@ -1,4 +1,7 @@
-"""A job document read with the `/gpu` language, with what the language does not say: mounted files and an SSH key."""
+"""Read a job document with the `/gpu` language, including its mounted files and SSH key.
+
+The language itself has no words for those two.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ from ledger.kernel.job import JobRequest
 
 
 def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument:
-    """The document, with defaults where it says nothing. Raises `BadJob` for a default that is wrong.
+    """Return the document with defaults where it gives no value. Raises `BadJob` for a wrong default.
 
-    A job in words says everything itself.
+    A job in words gets no defaults.
     """
     if not defaults or document.words is not None:
         return document
@@ -33,7 +36,7 @@ def completed(document: JobDocument, defaults: Mapping[str, str]) -> JobDocument
 
 
 class BadJob(ValueError):
-    """A job that cannot be asked for: a stable `code`, the `field` that is wrong, and the sentence for people."""
+    """A job that cannot be requested: a stable `code`, the wrong `field`, and the sentence for people."""
 
     def __init__(self, code: ReplyCode, field: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -42,7 +45,7 @@ class BadJob(ValueError):
 
 
 def read_job(document: JobDocument, policy: Policy, command: str = "provision") -> JobRequest:
-    """The request that a document describes, read by the language of `/gpu`. Raises `BadJob`."""
+    """Return the request that a document describes, read by the language of `/gpu`. Raises `BadJob`."""
     named = list(pairs(document))
     parsed = parse(f"{command} {document.words or ''}", policy, [(word, value) for _, word, value in named])
     if isinstance(parsed, GrammarError):

@@ -1,7 +1,7 @@
-"""What this installation's own runs made: recorded in the journal, read for every plan at every door.
+"""Record the measured speed of this installation's own runs in the journal, and read it for every plan.
 
-A run is recorded with the rate that was seen and with what the rules alone said of it at that time, so that their ratio
-corrects later plans (`bot.rules.sizing.throughput.posterior`). Recording a session again replaces what was said before.
+A run is recorded with the measured rate and with the rate that the rules alone predicted then, so that their ratio
+corrects later plans (`bot.rules.sizing.throughput.posterior`). A later record of a session replaces the earlier one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ledger.queries.journal import latest_events
 from ledger.queries.views import resolve
 
 SUBJECT = "runs"
-#: Older runs than these say nothing that newer ones do not.
+#: Older runs than these add nothing to the newer ones.
 NEWEST = 500
 
 
@@ -96,7 +96,7 @@ async def record_run(
 
 
 async def measured_runs(db: Database) -> tuple[MeasuredRun, ...]:
-    """What was recorded, newest first; of a session only what was said last."""
+    """Return the recorded runs, newest first; of a session only its latest record."""
     async with db.read() as tx:
         events = await latest_events(tx, SUBJECT, EventKind.RUN_MEASURED, NEWEST)
     return tuple(_latest(_read(event) for event in events))
@@ -121,7 +121,7 @@ def _read(event: Event) -> MeasuredRun:
 
 
 def reader(db: Database) -> ReadRuns:
-    """What the market reads before it ranks."""
+    """Return the function that the market reads runs with before it ranks."""
 
     async def read() -> tuple[FinishedRun, ...]:
         return tuple(one.run for one in await measured_runs(db))

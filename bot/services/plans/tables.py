@@ -1,4 +1,4 @@
-"""Plans and comparisons as tables and sentences: built once, shown by the command line here or through REST."""
+"""Build plans and comparisons as tables and sentences, for the local command line and for REST."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bot.services.plans.planner import Compared, Planned
 
 
 def plan_table(planned: Planned) -> TextReport:
-    """A plan: its table, why each stands where it stands, what was assumed and what could not be known."""
+    """Return a plan: its table, the reason for each rank, the assumptions and the unknowns."""
     options = planned.ranked.options
     best = planned.best.estimate if planned.best is not None else None
     said: list[str] = [*(f"#{one.rank} {one.why}" for one in options), *(one.sentence for one in planned.relaxations)]
@@ -28,7 +28,7 @@ def plan_table(planned: Planned) -> TextReport:
 
 
 def comparison_tables(compared: Compared) -> TextReport:
-    """A comparison: one table for every budget, then what cannot be rented here."""
+    """Return a comparison: one table for every budget, then what cannot be rented here."""
     found = compared.found
     question = found.question
     tables = [_table(" and ".join(map(usd, question.budgets_usd)), *together(found))]

@@ -1,4 +1,7 @@
-"""The figures of one digest, as they are when it is due: the message shows these, however late it can be shown."""
+"""Define the figures of one digest, as they are when it is due.
+
+The message shows these, however late it can be delivered.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class _Strict(BaseModel):
 
 
 class RunningSession(_Strict):
-    """A session that is not over. `rate_usd_h` is 0 while it has no machine."""
+    """A session that has not ended. `rate_usd_h` is 0 while it has no instance."""
 
     id: str
     owner: str
@@ -40,7 +43,7 @@ class Ended(_Strict):
 
 
 class FoundOrphan(_Strict):
-    """An instance that was found without a row of its own."""
+    """An orphan that was found in the window."""
 
     id: str
     cloud: str
@@ -49,7 +52,7 @@ class FoundOrphan(_Strict):
 
 
 class RetainedDisk(_Strict):
-    """A disk whose machine stands still."""
+    """A disk that is retained while its instance is stopped."""
 
     id: str
     owner: str
@@ -62,7 +65,7 @@ class DigestDocument(_Strict):
     """A day, or a week where `weekly`, from `first` to `last`; dollars, and the most important of each list.
 
     `groups` are of that time, `month` of the month to its end; `days` are for the chart. `saved_usd` is what was not
-    spent because sessions ended before their approved end or stood still.
+    spent because sessions ended before their approved end or were stopped.
     """
 
     weekly: bool

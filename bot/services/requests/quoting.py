@@ -1,4 +1,4 @@
-"""Quotes: the market's answers to a request, ranked and stored with their buttons, or why there is nothing to offer."""
+"""Quote requests: read the market, rank and store its offers with their buttons, or say why nothing fits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 async def quote_due(ctx: Context) -> int:
-    """Quote the requests that wait for offers. Returns how many were worked on."""
+    """Quote the requests that wait for offers; return how many were processed."""
     lease = timedelta(seconds=ctx.timing.claim_ttl_s)
     held = await claim(ctx.db, Request, now=ctx.clock.now(), states={RequestState.QUOTING}, limit=BATCH, lease=lease)
     await asyncio.gather(*(_try_to_quote(ctx, one) for one in held))
@@ -56,7 +56,10 @@ async def quote_due(ctx: Context) -> int:
 
 
 async def _try_to_quote(ctx: Context, held: Claim) -> None:
-    """Whatever breaks is a matter of this one request, and is told to whoever waits for it in the end."""
+    """Quote one request, so that a failure affects this request only.
+
+    After the last failure its requester is notified.
+    """
     try:
         if await may_try(ctx, held):
             await _quote(ctx, held)
@@ -77,7 +80,7 @@ async def _quote(ctx: Context, held: Claim) -> None:
     if (lacks := ctx.catalog.checks.store(job.checkpoint)) is not None:
         await _unplaced(ctx, request, held, lacks)
         return
-    # A request that is asked again must not be answered with the prices that have just proved wrong.
+    # A request that is quoted again must not get the cached prices that have just proved wrong.
     market = await ctx.catalog.market(job, job.disk_gb, fresh=request.quote_version > 0, to_buy=True)
     offers = tuple(o for o in market.offers if o.machine_id is None or o.machine_id not in request.failed_machines)
     if job.offer_id:
@@ -100,14 +103,14 @@ async def _quote(ctx: Context, held: Claim) -> None:
             else:
                 await _nothing(tx, request, held, [*opens, *_reasons(ranked, market)], now, spent_usd)
     except StaleMove:
-        return  # It was cancelled while the clouds were asked.
+        return  # It was cancelled while the clouds were queried.
     ctx.hints.outbox.set()
     if approved:
         ctx.hints.instances.set()
 
 
 async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) -> None:
-    """Its checkpoints could not be kept, so no cloud is asked and nothing is offered."""
+    """Close a request whose checkpoints cannot be stored: no cloud is queried and nothing is offered."""
     now = ctx.clock.now()
     with suppress(StaleMove):
         async with ctx.db.write() as tx:
@@ -118,9 +121,9 @@ async def _unplaced(ctx: Context, request: Request, held: Claim, sentence: str) 
 async def _offer(
     ctx: Context, tx: Tx, request: Request, held: Claim, ranked: Ranked, market: MarketAnswer, now: datetime
 ) -> bool:
-    """Store the quote with its options and buttons, and put the request up for decision.
+    """Store the quote with its options and buttons, and open the request for decision.
 
-    True when the policy's standing approval has decided it already.
+    Return whether the policy auto-approved it already.
     """
     version = request.quote_version + 1
     quote = Quote(
@@ -139,7 +142,7 @@ async def _offer(
     tx.add_all([*options, *_buttons(request.id, version, options)])
     job, override, many = request.job, await override_of(tx, request.id), len(options)
     worst, expected = max(one.worst_usd for one in options), max(one.expected_usd for one in options)
-    # Whoever is asked is a person, so the plan is the one for people. The hold at the end is time that is granted.
+    # Approvers are people, so the plan is the one for people. The checkpoint hold at the end is granted time too.
     time_h = job.hours + max(map(hold_hours, options)) + await hours_used.used(tx, request, now)
     mandate = await approvers.fresh(tx, ctx.policy, request.requester, job, approvers.shown(options))
     needed = plan(_by_people(ctx.policy), worst, expected, time_h, hours_used.state_of(override, time_h), mandate, many)
@@ -167,7 +170,7 @@ async def _offer(
     if judged.allowed:
         await auto_approval.approve(ctx, tx, moved, options[0], judged, now)
     elif needed.needs_override and (override is None or override.state is not RequestState.PENDING):
-        # One is withdrawn with what needs none, or was approved for fewer hours than it would be in all now.
+        # An earlier override was withdrawn, or it was approved for fewer hours than the total is now.
         verdict = hours_cap.check(time_h, Decimal(0), ctx.policy)
         await grant_override.ask_override(tx, moved, time_h, verdict.sentence, now, due_at=due_at)
     elif version > 1:
@@ -176,7 +179,7 @@ async def _offer(
 
 
 def _buttons(request_id: str, version: int, options: list[Option]) -> list[Token]:
-    """One Approve per option and one Reject, each an opaque value that belongs to this version alone."""
+    """Create one Approve per option and one Reject; each token is an opaque value for this version alone."""
     actions: list[tuple[str, str | None]] = [("approve", option.id) for option in options]
     return [
         Token(
@@ -197,8 +200,8 @@ def _by_people(policy: Policy) -> Policy:
 async def _opening(
     ctx: Context, request: Request, job: JobRequest, ranked: Ranked, market: MarketAnswer, **how: Any
 ) -> list[str]:
-    """Where nothing fits: which single limit would open the market, and by how much, as a sentence."""
-    # One offer that was asked for by its id is for sale or not, and no limit hides what clouds that are down sell.
+    """Where nothing fits, return the sentence that names the one limit to raise, and by how much."""
+    # An offer requested by its id is for sale or not, and no limit hides the offers of clouds that are down.
     if ranked.options or job.offer_id or not any(answer.ok for answer in market.answers):
         return []
 
@@ -210,14 +213,14 @@ async def _opening(
 
 
 def _reasons(ranked: Ranked, market: MarketAnswer) -> list[str]:
-    """Why nothing fits, in the order in which the market was narrowed."""
+    """Return why nothing fits, in the order in which the market was narrowed."""
     return [*(one.sentence for one in ranked.excluded), *absent(market.answers)]
 
 
 async def _nothing(
     tx: Tx, request: Request, held: Claim, reasons: list[str], now: datetime, spent_usd: Decimal
 ) -> None:
-    """Nothing fits: say what would open the market, then why."""
+    """Close a request for which nothing fits: say what would open the market, then why."""
     job = request.job
     lead = f"{job.offer_id} is not for sale now." if job.offer_id else "No offer fits now."
     if job.budget_cap_usd is not None and spent_usd > 0:
@@ -278,20 +281,22 @@ FIRST_PAUSE_S: Final = 5.0
 
 
 async def may_try(ctx: Context, held: Claim) -> bool:
-    """Whether to quote it (again). Whoever had it before and never came back has failed as well: what kills one
-    process would kill every other that takes it over.
+    """Whether to quote a request whose claim may have been taken over.
+
+    A process that had it before and never came back counts as a failure: what killed one process would kill every other
+    that takes the request over.
     """
     what = "the process that asked for offers was not heard of again"
     return not held.taken_over or await _note(ctx, held, what, again=False)
 
 
 async def failed(ctx: Context, held: Claim, incident: str) -> None:
-    """Note one failure of ours; the log alone says what happened, under the incident that people are told."""
+    """Record an internal failure; people see its incident id, and the log says what happened."""
     await _note(ctx, held, f"incident {incident}", again=True)
 
 
 async def _note(ctx: Context, held: Claim, what: str, *, again: bool) -> bool:
-    """Count a failure, and where it is tried `again`, give the request back until then. False after the last one."""
+    """Count a failure, and where it is tried `again`, release the request until then. False after the last one."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:

@@ -1,4 +1,4 @@
-"""Requests: taken from a door, once each, or refused with the same sentence at every door."""
+"""Submit requests, once each, or refuse them with the same sentence in every client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from ledger.queries.lookups import by_inbox_key, count_open_requests
 
 
 async def provision(ctx: Context, command: Provision) -> Reply:
-    """Ask for GPUs. A described run is asked for with the time that it may take."""
+    """Submit a request for GPUs.
+
+    A request that describes a run gets the hours that the planner estimates for it.
+    """
     job = command.job
     if job.work:
         rented = await planner.rented_hours(ctx.catalog, ctx.clock, job, ctx.policy)
@@ -38,7 +41,7 @@ async def provision(ctx: Context, command: Provision) -> Reply:
 
 
 async def submit(ctx: Context, command: Provision) -> Reply:
-    """Record a request for GPUs; its offers are quoted next. The same inbound key asks once, however often it comes."""
+    """Record a request for GPUs, to be quoted next. A repeated inbound key creates no second request."""
     job = replace(command.job, disk_gb=ctx.policy.disk_gb(command.job.workload, command.job.disk_gb))
     limits = consumers.of(ctx.policy.consumers, command.actor)
     try:
@@ -85,7 +88,7 @@ async def submit(ctx: Context, command: Provision) -> Reply:
                 kind=EventKind.REQUEST_MADE,
                 after=RequestState.QUOTING,
             )
-        else:  # Another replica has taken the same message at this moment.
+        else:  # Another replica recorded the same message at this moment.
             known = await by_inbox_key(tx, command.key)
         reply = await recovery_mode.with_recovery_notice(tx, _submitted(ctx, known.id if known else request_id, job))
     ctx.hints.requests.set()
@@ -99,7 +102,7 @@ def _submitted(ctx: Context, request_id: str, job: JobRequest) -> Reply:
 
 
 def _refuse(policy: Policy, job: JobRequest, clouds: tuple[str, ...]) -> Reply | None:
-    """What can be refused without asking anybody: the same checks and sentences at every door."""
+    """Refuse what needs no cloud to judge, with the same checks and sentences in every client."""
     if not clouds:
         return Reply(
             False, ReplyCode.NO_CLOUDS, "No cloud is set up here; gpu-shopper doctor says which settings are missing."

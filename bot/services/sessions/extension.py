@@ -1,4 +1,4 @@
-"""More time for a session: taken from what was approved already, or asked for and approved like every spend."""
+"""Extend a session: inside what was approved already, or by a request that is approved like every spend."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from ledger.queries.journal import done_before
 from ledger.queries.lookups import billed_since, by_inbox_key, instances_of_session, next_numbers, waiting_extensions
 from ledger.queries.views import session_to_change
 
-#: A session in one of these has an end that can be moved.
+#: The states of a session whose end can be moved.
 EXTENDABLE = frozenset({SessionState.PROVISIONING, SessionState.RUNNING, SessionState.STOPPED})
 
 
 async def extend(ctx: Context, command: Extend) -> Reply:
-    """More time for a session. Codes of success: `kept` (inside what was approved), `asked` (somebody decides)."""
+    """Extend a session. Codes of success: `kept` (inside what was approved), `asked` (an approver decides)."""
     now = ctx.clock.now()
     try:
         async with ctx.db.write() as tx:
@@ -67,7 +67,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
     if known is not None:
         return _asked(known)
     kept = await done_before(tx, session.id, {EventKind.SESSION_KEPT}, command.key, now - KEPT)
-    if kept is not None:  # The process ended before it could answer; the end was moved once.
+    if kept is not None:  # The process ended before it could reply; the end was moved once.
         return _kept(session, kept.reason, session.deadline)
     rows = await instances_of_session(tx, session.id)
     held = next(iter(hold.waiting(rows)), None)
@@ -101,7 +101,7 @@ async def _extend(ctx: Context, tx: Tx, session: Session, command: Extend, now: 
 
 
 async def is_inside(tx: Tx, session: Session, extra_hours: Decimal) -> bool:
-    """Whether so much more time lies inside what was approved for a session already."""
+    """Whether an extension lies inside what was approved for a session already."""
     rows = await instances_of_session(tx, session.id)
     if session.deadline is None or not rows:
         return False
@@ -110,7 +110,7 @@ async def is_inside(tx: Tx, session: Session, extra_hours: Decimal) -> bool:
 
 
 async def _approved_until(tx: Tx, session: Session, row: Instance, deadline: datetime) -> datetime:
-    """Until when the session may run under its approvals as they stand."""
+    """Return until when the session may run under its current approvals."""
     began_at = await billed_since(tx, session.id) or session.created_at
     end = max(deadline, extension.later(began_at, Decimal(session.hours)))
     return await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
@@ -139,7 +139,7 @@ def _kept(session: Session, said: str, end: datetime | None) -> Reply:
 
 
 async def _already(tx: Tx, session: Session, row: Instance, now: datetime) -> Decimal:
-    """The hours that a session has: billed under earlier approvals, its own, and those of a hold at the end."""
+    """Return the hours that a session has: under earlier approvals, its own, and those of its checkpoint hold."""
     approval_id = (await tx.get_one(GrantRow, row.grant_id)).approval_id
     before_h = await hours_used.hours_before(tx, session.id, approval_id, now)
     return before_h + Decimal(session.hours) + hold.reserved(row).granted_h
@@ -161,7 +161,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     # Limits of the first request do not bind this one: more time is more money, and approvers set its limit.
     job = replace(parent.job, budget_cap_usd=None, max_price_usd_h=None, reason=reason)
     job = replace(job, hours=command.hours, already_hours=already)
-    # Of what is stopped only the disk is paid.
+    # A stopped instance costs only its disk.
     stopped = row.gate == CheckpointStep.HELD and row.status == "stopped"
     price_usd_h = hold.disk_rate(row) if stopped else row.price_usd_h
     costs = extension.estimate(price_usd_h, command.hours, ctx.policy)
@@ -169,7 +169,7 @@ async def _ask(ctx: Context, tx: Tx, session: Session, row: Instance, command: E
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, job, [(costs.worst_usd, row.offer)])
     total = already + command.hours
     needed = plan(by_people, costs.worst_usd, costs.expected_usd, total, RequestState.APPROVED, mandate)
-    # After the end there is nothing left to extend, so the question is over then.
+    # After the end there is nothing left to extend, so the request expires then.
     end = row.gate_until if row.gate in WAITS else session.deadline
     expires_at = min(now + timedelta(seconds=ctx.policy.request_ttl_s), max(end or now, now))
     asked = Request(
@@ -205,7 +205,7 @@ def _asked(request: Request) -> Reply:
 
 
 async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, session: Session, now: datetime) -> None:
-    """The last approval of an extension: reserve its amount, and move the session's end, in the same transaction."""
+    """Carry out the last approval of an extension: reserve its amount and move the session's end in one transaction."""
     if approval.price_cap_usd_h is None or approval.total_cap_usd is None or session.deadline is None:
         raise ValueError(f"approval {approval.id} covers no amount")
     actor, hours = Actor.from_ref(approval.approver), Decimal(approval.hours or request.job.hours)
@@ -230,12 +230,12 @@ async def grant(ctx: Context, tx: Tx, request: Request, approval: Approval, sess
     await move(tx, GrantRow, authority.id, GrantState.USED, at=now, actor=actor)
     row = (await instances_of_session(tx, session.id))[-1]
     if hold.waiting([row]):
-        # Its hours are counted with the hold, and not with the run as well.
+        # Its hours are added to the checkpoint hold, and not to the run as well.
         end = await hold.extended(ctx, tx, row, hours, now)
     else:
         total = Decimal(session.hours) + hours
         await amend(tx, Session, session.id, hours=f"{total.normalize():f}")
-        # Where the amount had ended it earlier, the new amount pays for the new hours and not for the old ones.
+        # Where the amount ends the session early, the new amount pays for the new hours and not for the old ones.
         end = extension.later(session.deadline, hours)
         end = await paid_until(tx, row, await tx.get_one(GrantRow, row.grant_id), row.price_usd_h, end)
         await ends_at(tx, session, end, now)

@@ -1,7 +1,7 @@
-"""Ends before the approved one, by the word of a machine's own agent: silent, idle, or done with its job.
+"""End sessions early when their agent reports them unresponsive, idle, or done with their job.
 
-The owner is told first, with what can be done about it; the end is ordered when its time comes, whether or not
-anybody was reached, and dropped as soon as its reason is gone.
+The owner is notified first, with what can be done about it. The end is ordered when its time comes, whether or not the
+notification was delivered, and dropped as soon as its reason is gone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ledger.kernel.states import SessionState
 from ledger.models import Request, Session
 from ledger.queries.nodes import Suspect, listening_since, node_of, reporting, suspects
 
-#: A pause between two looks longer than this means that nobody listened meanwhile.
+#: A pause between two checks longer than this means that no service received heartbeats meanwhile.
 GAP_S = 150.0
-#: What the button *Keep 1 h* gives.
+#: The time that the button *Keep 1 h* gives.
 SPARED = timedelta(hours=1)
 
 
 async def idle_terminations_due(ctx: Context) -> int:
-    """Announce, order or drop ends by what the agents say. Returns how many sessions were looked at."""
+    """Announce, order or drop early ends by what the agents report; return how many sessions were checked."""
     now, policy = ctx.clock.now(), ctx.policy
     silent_before = now - timedelta(seconds=policy.silent_s)
     async with ctx.db.write() as tx:
@@ -51,14 +51,14 @@ async def idle_terminations_due(ctx: Context) -> int:
     if problem:
         await page(ctx, "nodes/deaf", problem)
     for one in found:
-        step = _look(ctx, one, listening_at, is_deaf=bool(problem), now=now)
+        step = _check(ctx, one, listening_at, is_deaf=bool(problem), now=now)
         await alone(ctx, one.session_id, "the look at its agent", step, None)
     ctx.hints.outbox.set()
     ctx.hints.instances.set()
     return len(found)
 
 
-async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_deaf: bool, now: datetime) -> None:
+async def _check(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_deaf: bool, now: datetime) -> None:
     async with ctx.db.write() as tx:
         await lock_family(tx, Session, suspect.session_id)
         session = await tx.get_one(Session, suspect.session_id, populate_existing=True)
@@ -74,11 +74,11 @@ async def _look(ctx: Context, suspect: Suspect, listening_at: datetime, *, is_de
         if session.cut_at is not None and (found is None or found.code != session.cut_code):
             await _drop(tx, session, SCHEDULER, "Its reason is gone.", now)
         if found is not None:
-            await _go_on(ctx, tx, session, found, now)
+            await _announce_or_end(ctx, tx, session, found, now)
 
 
-async def _go_on(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: datetime) -> None:
-    """The reason holds: say so, or do what was said."""
+async def _announce_or_end(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: datetime) -> None:
+    """Announce an early end whose reason lasts, or end the session when its time has come."""
     if session.cut_at is None:
         cut_at = now + timedelta(seconds=found.grace_s)
         if session.deadline is None or cut_at >= session.deadline:
@@ -97,7 +97,7 @@ async def _go_on(ctx: Context, tx: Tx, session: Session, found: EarlyEnd, now: d
 async def _drop(
     tx: Tx, session: Session, actor: Actor, why: str, now: datetime, *, spared_until: datetime | None = None
 ) -> None:
-    """The announced end does not come: whoever was told of it reads so."""
+    """Drop an announced early end, and update the messages about it."""
     await end_of_session.refresh(tx, session, now)
     spared_until = spared_until or session.spared_until
     await amend(tx, Session, session.id, cut_at=None, cut_code=None, cut_reason=None, spared_until=spared_until)
@@ -112,7 +112,7 @@ _REFUSED = (
 
 
 async def keep_running(ctx: Context, command: KeepRunning) -> Reply:
-    """Keep a session for an hour although its agent says that nobody needs it. Its approved end stands."""
+    """Keep a session for an hour although its agent reports it as not needed. Its approved end stays."""
 
     async def keep(tx: Tx, session: Session, now: datetime) -> Reply:
         data = {"session_id": session.id}

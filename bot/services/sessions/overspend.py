@@ -1,5 +1,7 @@
-"""Spend drift: a session that will cost more than was approved is asked about, paused when nobody answers, and ended
-at its cap. It buys nothing: the amount that was approved in all stays the most that it may cost.
+"""Ask approvers to confirm a session that will cost more than was approved, and pause it when nobody answers.
+
+It ends at its cap. An overspend request buys nothing: the total that was approved stays the most that the session may
+cost.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ from ledger.queries.overspend import RunningInstance, SessionQuestion, is_open, 
 from providers.capabilities import BillingRule
 from providers.profiles import model
 
-#: Seconds between two looks at what everything costs.
+#: Seconds between two passes over the cost of all sessions.
 LOOK_S = 60.0
-#: Sessions that are read at once: a transaction that judged a whole fleet would keep its snapshot for too long.
+#: Sessions that are read at once: one transaction over a whole fleet would keep its snapshot for too long.
 TOGETHER = 1000
 WHY = "the machine that runs now, with its new figure"
 
 
 def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
-    """What a running session was approved at, has cost, and is expected to cost from here."""
+    """Forecast the spend of a running session: what was approved, what it has cost, and what it is expected to cost."""
     row, terms = one.row, one.terms
     known = [
         Agreed(
@@ -76,7 +78,10 @@ def spend_forecast_of(one: RunningInstance, now: datetime) -> SpendForecast:
 
 
 async def overspend_due(ctx: Context) -> int:
-    """Ask about what will cost more than was approved, and pause what nobody confirms. Returns what was worked on."""
+    """Open requests for overspending sessions, and pause those that nobody confirmed.
+
+    Return how many sessions were processed.
+    """
     now = ctx.clock.now()
     async with ctx.db.read() as tx:
         if await recovery_mode.is_on(tx):
@@ -88,7 +93,7 @@ async def overspend_due(ctx: Context) -> int:
             found = await running(tx, ids[first : first + TOGETHER])
         due += [one.session_id for one in found if _is_due(ctx, one, now)]
     for session_id in due:
-        await alone(ctx, session_id, "the look at its cost", _look(ctx, session_id, now), None)
+        await alone(ctx, session_id, "the look at its cost", _check(ctx, session_id, now), None)
     if due:
         ctx.hints.outbox.set()
         ctx.hints.instances.set()
@@ -101,19 +106,19 @@ def _is_due(ctx: Context, one: RunningInstance, now: datetime) -> bool:
 
 
 def _open(one: RunningInstance) -> SessionQuestion | None:
-    """The last question about its cost, when nobody confirmed it."""
+    """Return the last overspend request of a session, when nobody confirmed it."""
     asked = [q for q in one.questions if q.kind is RequestKind.OVERSPEND]
     return asked[-1] if asked and is_open(asked[-1].state, asked[-1].decided_by) else None
 
 
-async def _look(ctx: Context, session_id: str, now: datetime) -> None:
+async def _check(ctx: Context, session_id: str, now: datetime) -> None:
     async with ctx.db.write() as tx:
         await lock_family(tx, Session, session_id)
         for one in await running(tx, (session_id,)):
-            course = spend_forecast_of(one, now)
-            asked, is_over = _open(one), overspend.is_over(course, ctx.policy.drift_tolerance, now)
+            forecast = spend_forecast_of(one, now)
+            asked, is_over = _open(one), overspend.is_over(forecast, ctx.policy.drift_tolerance, now)
             if asked is None and is_over:
-                await _ask(ctx, tx, one, course, now)
+                await _ask(ctx, tx, one, forecast, now)
             elif asked is not None and not is_over and asked.state is RequestState.PENDING:
                 await _withdraw(tx, asked, now)
             elif asked is not None and _is_unanswered(ctx, asked, now):
@@ -125,16 +130,16 @@ def _is_unanswered(ctx: Context, asked: SessionQuestion, now: datetime) -> bool:
     return asked.state is not RequestState.PENDING or now >= over_at
 
 
-async def _ask(ctx: Context, tx: Tx, one: RunningInstance, course: SpendForecast, now: datetime) -> None:
+async def _ask(ctx: Context, tx: Tx, one: RunningInstance, forecast: SpendForecast, now: datetime) -> None:
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     parent = await tx.get_one(Request, one.request_id)
     row = (await instances_of_session(tx, session.id))[-1]
-    figure = money.cents_even(overspend.projected(course, now))
+    figure = money.cents_even(overspend.projected(forecast, now))
     by_people = replace(ctx.policy, auto_approve_below_usd=None)
     mandate = await approvers.fresh(tx, ctx.policy, parent.requester, parent.job, [(figure, row.offer)])
     needed = plan(by_people, figure, figure, Decimal(session.hours), RequestState.APPROVED, mandate)
     can_pause = not _cannot_pause(ctx, row)
-    said = overspend.question(course, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
+    said = overspend.question(forecast, ctx.policy.drift_answer_s // 60, can_pause=can_pause, now=now)
     asked = Request(
         id=new_id("req", now),
         kind=RequestKind.OVERSPEND,
@@ -156,14 +161,14 @@ async def _ask(ctx: Context, tx: Tx, one: RunningInstance, course: SpendForecast
     await tx.flush()
     record(tx, at=now, actor=SCHEDULER, subject=asked.id, kind=EventKind.REQUEST_MADE, after=asked.state, reason=said)
     record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_OVER, reason=said)
-    await offer_again(tx, asked, row, _costs(asked, figure, course, now), WHY, now)
+    await offer_again(tx, asked, row, _costs(asked, figure, forecast, now), WHY, now)
     await request_message.show_again(tx, asked, now)
-    await _tell_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
+    await _notify_owner(tx, session, f"drift/{asked.id}", f"Session {short_id(session.id)}: {said}", now)
 
 
-def _costs(asked: Request, figure_usd: Decimal, course: SpendForecast, now: datetime) -> Estimate:
-    """The new figure as the estimate of what runs. Approving it confirms the figure and buys nothing."""
-    hours = Decimal(max((course.until - now).total_seconds(), 0)) / 3600
+def _costs(asked: Request, figure_usd: Decimal, forecast: SpendForecast, now: datetime) -> Estimate:
+    """Return the new cost as the estimate of the running instance. Approving it confirms the cost and buys nothing."""
+    hours = Decimal(max((forecast.until - now).total_seconds(), 0)) / 3600
     part = Component("compute", figure_usd, figure_usd, figure_usd)
     return Estimate(figure_usd, figure_usd, figure_usd, round(hours, 2), (part,), (asked.reason,))
 
@@ -175,7 +180,7 @@ async def _withdraw(tx: Tx, asked: SessionQuestion, now: datetime) -> None:
 
 
 def _cannot_pause(ctx: Context, row: Instance) -> str:
-    """Why a stop would not help there; empty where it does."""
+    """Return why a stop would not help at that cloud; empty where it does."""
     provider = ctx.providers.get(row.cloud)
     if provider is None:
         return "its cloud is not set up here now"
@@ -186,9 +191,9 @@ def _cannot_pause(ctx: Context, row: Instance) -> str:
 
 
 async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime, now: datetime) -> None:
-    """Nobody confirmed the new figure: stop it where that saves money, else let its agent save. Its end stands.
+    """Stop a session whose new cost nobody confirmed, where that saves money; otherwise ask its agent to save.
 
-    A cloud that refused to stop it is not asked again at every look: it goes on as where a stop would not help.
+    Its end stays. A cloud that refused the stop is not asked again in every pass: its agent is asked to save instead.
     """
     session = await tx.get_one(Session, one.session_id, populate_existing=True)
     row = (await instances_of_session(tx, session.id))[-1]
@@ -199,18 +204,18 @@ async def _pause(ctx: Context, tx: Tx, one: RunningInstance, asked_at: datetime,
         if reply.ok:
             said = f"Nobody confirmed what it will cost, so it is paused. {reply.sentence}"
             record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_PAUSED, reason=said)
-            await _tell_owner(tx, session, f"drift/{row.id}/paused", said, now)
+            await _notify_owner(tx, session, f"drift/{row.id}/paused", said, now)
         return
     node = await tx.get(Node, row.id)
     if node is not None and not node.wanted:
         node.wanted = ["save", "upload"]
         said = "Nobody confirmed what it will cost; its agent is asked to save, and it ends at its cap."
         record(tx, at=now, actor=SCHEDULER, subject=session.id, kind=EventKind.SPEND_SAVING, reason=said)
-        await _tell_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
+        await _notify_owner(tx, session, f"drift/{row.id}/saving", f"Session {short_id(session.id)}: {said}", now)
 
 
 async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, now: datetime) -> None:
-    """The new figure is confirmed: what was paused for it goes on. Nothing is reserved, because the cap stands."""
+    """Carry out the confirmation of a new cost: start a paused session again. Nothing is reserved: the cap stays."""
     actor = Actor.from_ref(request.decided_by or session.owner)
     record(tx, at=now, actor=actor, subject=session.id, kind=EventKind.SPEND_CONFIRMED, reason=request.reason)
     rows = await instances_of_session(tx, session.id)
@@ -220,10 +225,10 @@ async def confirmed(ctx: Context, tx: Tx, request: Request, session: Session, no
     if session.state is SessionState.STOPPED:
         await power.give(ctx, tx, session, PowerAction.START, actor, now)
     said = f"What session {short_id(session.id)} will cost is confirmed."
-    await _tell_owner(tx, session, f"drift/{request.id}/confirmed", said, now)
+    await _notify_owner(tx, session, f"drift/{request.id}/confirmed", said, now)
 
 
-async def _tell_owner(tx: Tx, session: Session, subject: str, said: str, now: datetime) -> None:
+async def _notify_owner(tx: Tx, session: Session, subject: str, said: str, now: datetime) -> None:
     owner = Actor.from_ref(session.owner)
     if owner.kind is ActorKind.SLACK:
         kind, body = NotificationKind.REPLY, {"text": said}

@@ -1,4 +1,4 @@
-"""Sessions as people see them: list, status, and an end by their owner or by an approver."""
+"""List sessions, show one, and end one for its owner or an approver."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NO_SESSION = Reply(False, ReplyCode.NO_SESSION, "That request has no session yet
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What `/gpu list` shows: live sessions, and requests that wait for offers or for a decision."""
+    """The live sessions, and the requests that wait for offers or a decision, as `/gpu list` shows them."""
 
     sessions: tuple[SessionView, ...]
     requests: tuple[Request, ...]
@@ -62,14 +62,14 @@ class Status:
 
 
 async def listing(ctx: Context, actor: Actor | None = None) -> Overview:
-    """Everybody's sessions and requests, or only those of one person, under each of their names."""
+    """List everybody's sessions and requests, or only those of one person under each of their names."""
     async with ctx.db.read() as tx:
         whose = await authorization.mine(tx, ctx.policy, actor) if actor else None
         return Overview(tuple(await session_views(tx, whose=whose)), tuple(await pending_requests(tx, whose=whose)))
 
 
 async def status(ctx: Context, text: str) -> Status:
-    """The request or session that `text` names. LookupError with the sentence for people when it names none."""
+    """Return the request or session that `text` names. LookupError with the sentence for people when it names none."""
     async with ctx.db.read() as tx:
         request, session = await resolve(tx, text, past=True)
         shown = await session_view(tx, session.id) if session else None
@@ -77,13 +77,13 @@ async def status(ctx: Context, text: str) -> Status:
 
 
 async def terminate(ctx: Context, command: Terminate) -> Reply:
-    """End a session now. Its owner may, and approvers may; what it cost is booked when its end is proved."""
+    """Terminate a session now, for its owner or an approver. Its cost is booked when its end is proved."""
     return await _end(ctx, command, EndReason.ASKED, command.reason.strip() or "Ended on request.")
 
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """What ending a session now means: what it is, what it has cost in dollars, and what is lost with it."""
+    """What ending a session now means: the session, its cost in dollars, and the data that is lost."""
 
     view: SessionView
     cost_usd: Decimal
@@ -91,7 +91,7 @@ class Stakes:
 
 
 async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
-    """What `terminate` would end, for the question before it; its refusal where it would refuse. Changes nothing."""
+    """Return what `terminate` would end, for the confirmation before it, or its refusal. Changes nothing."""
     try:
         async with ctx.db.read() as tx:
             _, session = await resolve(tx, command.session)
@@ -113,7 +113,7 @@ async def before_end(ctx: Context, command: Terminate) -> Reply | Stakes:
 
 
 async def done(ctx: Context, command: FinishSession) -> Reply:
-    """The work is done: end the session, or stop it to keep its disk, and say in the ledger how it went."""
+    """End a session whose work is done, or stop it to retain its disk, and record how the work went."""
     if command.preserve:
         return await _preserve(ctx, command)
     sentence = "The work is done, its owner says." if command.succeeded else "The work failed, its owner says."
@@ -125,7 +125,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
     how = "The work is done" if command.succeeded else "The work failed"
     actor, now = command.decider.actor, ctx.clock.now()
     try:
-        # The wish is written with the order: a stop whose wish is lost ends with its disk.
+        # `preserve` is stored in the transaction that orders the stop. Otherwise a crash could lose it, and the disk.
         async with ctx.db.write() as tx:
             session = await session_to_change(tx, command.session)
             if session is None:
@@ -134,7 +134,7 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
             before = await done_before(tx, session.id, {EventKind.SESSION_WORK_OVER}, command.key, now - KEPT)
             already = f"Session {short_id(session.id)}: its stop was ordered then."
             reply = Reply(True, ReplyCode.ORDERED, already, {"session_id": session.id}) if before else None
-            reply = reply or await _standing_still(ctx, tx, session, command)
+            reply = reply or await _already_stopped(ctx, tx, session, command)
             reply = reply or await power.order(ctx, tx, session, stop, now)
             if reply.ok and before is None:
                 await amend(tx, Session, session.id, preserve=True)
@@ -158,8 +158,8 @@ async def _preserve(ctx: Context, command: FinishSession) -> Reply:
     return replace(reply, code=ReplyCode.PRESERVING, sentence=f"{how}. {reply.sentence} {longer}")
 
 
-async def _standing_still(ctx: Context, tx: Tx, session: Session, command: FinishSession) -> Reply | None:
-    """The answer where it is stopped already, or its stop is under way and keeps its data; None where it runs."""
+async def _already_stopped(ctx: Context, tx: Tx, session: Session, command: FinishSession) -> Reply | None:
+    """Return the reply where it is stopped already, or its stop is under way and keeps its data; None where it runs."""
     rows = await instances_of_session(tx, session.id)
     row = rows[-1] if rows else None
     if row is None or row.cloud not in ctx.providers or not model.load(row.cloud).stop_keeps_data:
@@ -168,7 +168,7 @@ async def _standing_still(ctx: Context, tx: Tx, session: Session, command: Finis
     if not stopping and (session.state is not SessionState.STOPPED or row.wanted is not None):
         return None
     if not await authorization.may_act(tx, ctx.policy, session, command.decider):
-        return None  # The order is refused in its own words.
+        return None  # `power.order` refuses it with its own sentence.
     stands = "Its stop is under way." if stopping else "It is stopped already."
     return Reply(True, ReplyCode.ORDERED, f"Session {short_id(session.id)}: {stands}", {"session_id": session.id})
 
@@ -188,7 +188,7 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
                 return Reply(False, ReplyCode.STALE, "The end was moved since that message; nothing was changed.", data)
             held = await open_instances_of_session(tx, session.id)
             if command.seen_end_s is not None and hold.waiting(held):
-                # A button of a message before the end: whoever clicked it has not read that nothing is saved.
+                # The button is from a message before the end: the person has not read that nothing is saved.
                 return Reply(
                     False, ReplyCode.STALE, "Its end waits for a checkpoint; answer the message about that.", data
                 )
@@ -198,7 +198,9 @@ async def _end(ctx: Context, command: Terminate | FinishSession, code: EndReason
                 return Reply(True, ReplyCode.RELEASED, said, data)
             own = session.owner in await authorization.mine(tx, ctx.policy, facts.actor)
             if own:
-                await amend(tx, Session, session.id, preserve=False)  # Whose data it is wants nothing kept now.
+                await amend(
+                    tx, Session, session.id, preserve=False
+                )  # The owner of the data ends it, so nothing is retained.
             unsaved = not own and bool(session.preserve or request.job.checkpoint)
             await end_session(ctx, tx, session.id, code, sentence, facts.actor, now)
             await notify_ended_by(tx, session, facts.actor, sentence, now, *end_of_session.others(ctx, session))
@@ -231,5 +233,5 @@ def _not_yours(session: Session) -> Reply:
 
 def _ending_already(session_id: str, state: SessionState) -> Reply:
     over = state in (SessionState.TERMINATED, SessionState.FAILED)
-    word = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
-    return Reply(False, ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {word}.", {"session_id": session_id})
+    how = "is over" if over else "is ending already; it is confirmed when the cloud no longer lists it"
+    return Reply(False, ReplyCode.ALREADY_ENDING, f"Session {short_id(session_id)} {how}.", {"session_id": session_id})

@@ -1,4 +1,4 @@
-"""Webhooks as their owners manage them: made with a secret that is shown once, tested, turned over, asked again."""
+"""Manage webhooks: create with a secret that is shown once, test, rotate, replay and delete."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ledger.models import Webhook
 from ledger.queries.webhooks import add_deliveries, again, count_webhooks, remove, webhook
 
 MOST = 10
-#: For so long the secret before a rotation signs too.
+#: For this long after a rotation the old secret signs too.
 OVERLAP = timedelta(hours=24)
 TEST = "webhook.test"
 _BOX = b"gpu-shopper webhook secrets, version 1"
@@ -41,7 +41,7 @@ NOT_YOURS = Reply(False, ReplyCode.NOT_YOURS, "Only whoever made this webhook, o
 
 @dataclass(frozen=True, slots=True)
 class NewWebhook:
-    """Ask to be told at `url` of these topics; none means all."""
+    """Request a webhook that posts these topics to `url`; none means all."""
 
     url: str
     topics: tuple[str, ...] = ()
@@ -49,17 +49,17 @@ class NewWebhook:
 
 
 def egress_of(policy: Policy) -> Egress:
-    """Where the policy lets webhooks go."""
+    """Return the addresses that the policy allows webhooks to call."""
     return Egress(policy.webhook_networks, policy.webhook_ports)
 
 
 def box(labels: LabelKey) -> Fernet:
-    """What secrets are kept in: its key comes from the deployment's label key, which is not in the database."""
+    """Return the cipher for stored secrets; its key is derived from the label key, which is not in the database."""
     return Fernet(base64.urlsafe_b64encode(hmac.digest(labels.key, _BOX, "sha256")))
 
 
 def open_secrets(labels: LabelKey, hook: Webhook, now: datetime) -> Iterator[bytes]:
-    """The secrets that sign now, the newest first."""
+    """Yield the secrets that sign now, the newest first."""
     key = box(labels)
     yield key.decrypt(hook.secret)
     if hook.old_secret is not None and hook.old_until is not None and now < hook.old_until:
@@ -67,7 +67,7 @@ def open_secrets(labels: LabelKey, hook: Webhook, now: datetime) -> Iterator[byt
 
 
 async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
-    """Name an address. `data["secret"]` is shown this once. The address is checked now, and again at every call."""
+    """Create a webhook. `data["secret"]` is shown this once. The address is checked now, and again at every call."""
     wrong = unknown_topics(command.topics)
     if wrong:
         return Reply(False, ReplyCode.BAD_TOPIC, f"{wrong[0][:40]} is not a topic; there are {', '.join(Topic)}.")
@@ -101,7 +101,7 @@ async def create(ctx: Context, who: Principal, command: NewWebhook) -> Reply:
 
 
 async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """Forget a webhook; what was not sent yet is not sent."""
+    """Delete a webhook; what was not sent yet is not sent."""
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
         if isinstance(hook, Reply):
@@ -112,7 +112,7 @@ async def delete(ctx: Context, who: Principal, webhook_id: str) -> Reply:
 
 
 async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """Send a test message, by the way that all others take."""
+    """Send a test message through the normal delivery."""
     now = ctx.clock.now()
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
@@ -129,7 +129,7 @@ async def test(ctx: Context, who: Principal, webhook_id: str) -> Reply:
 
 
 def delivery_row(hook: Webhook, delivery_id: str, event_id: str, kind: str, now: datetime) -> dict[str, object]:
-    """A delivery that is due now."""
+    """Return the row of a delivery that is due now."""
     return {
         "id": delivery_id,
         "webhook_id": hook.id,
@@ -144,7 +144,7 @@ def delivery_row(hook: Webhook, delivery_id: str, event_id: str, kind: str, now:
 
 
 async def rotate(ctx: Context, who: Principal, webhook_id: str) -> Reply:
-    """A new secret, shown this once; the old one signs beside it for a day."""
+    """Create a new secret, shown this once; the old one signs beside it for a day."""
     now, secret = ctx.clock.now(), secrets.token_bytes(SECRET_BYTES)
     async with ctx.db.write() as tx:
         hook = await _own(ctx, tx, who, webhook_id)
@@ -175,7 +175,10 @@ async def replay(ctx: Context, who: Principal, webhook_id: str, delivery_id: str
 
 
 async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook | Reply:
-    """The webhook, for whoever made it and for administrators: approvers see others', and get no secret of theirs."""
+    """Return the webhook for its maker and for administrators, or a refusal.
+
+    Approvers see others' webhooks, and get no secret of theirs.
+    """
     hook = await webhook(tx, webhook_id, await authorization.visible(tx, ctx.policy, who))
     if hook is None:
         return UNKNOWN
@@ -185,6 +188,6 @@ async def _own(ctx: Context, tx: Tx, who: Principal, webhook_id: str) -> Webhook
 
 
 def _note(tx: Tx, who: Principal, hook: Webhook, kind: EventKind, now: datetime) -> None:
-    """Who named which address is in the journal; its query may hold a secret and is not."""
+    """Record who named which address; its query may contain a secret and is left out."""
     reason = f"{hook.id}: {hook.url.partition('?')[0]}"
     record(tx, at=now, actor=who.actor, subject=hook.actor, kind=kind, reason=reason)

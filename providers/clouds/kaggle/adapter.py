@@ -127,7 +127,7 @@ class KaggleProvider(CloudAdapter):
         return (instances.offer(at, left_s, self._session_max_s, "" if quota is None else quota.warning),)
 
     async def quota(self) -> Quota | None:
-        """This week's GPU hours; None when Kaggle does not tell them. Read it before and after a run to account it."""
+        """This week's GPU hours; None when Kaggle does not say. Read it before and after a run to account it."""
         return gpu_quota(await self._call(f"{KERNELS}/GetAcceleratorQuotaStatistics", {}))
 
     async def active(self) -> int:
@@ -170,7 +170,7 @@ class KaggleProvider(CloudAdapter):
         return Listing(CLOUD, self.account, at, tuple(items), proves_absence=False)
 
     async def output(self, ref: str) -> RunOutput:
-        """What a run left: all its files and its log; both empty until it is over. Raises as `list` does."""
+        """What a run left: all its files and its log; both empty until it ends. Raises as `list` does."""
         owner, slug, version = instances.split(ref)
         asked = _status(owner, slug, version)
 
@@ -213,7 +213,7 @@ class KaggleProvider(CloudAdapter):
         return instances.fresh(made.path, made.version, spec.name)
 
     async def _afford(self, asked_s: int, existing: tuple[instances.Kernel, ...]) -> None:
-        """`QuotaExceeded` when the week's hours or the sessions do not suffice as far as Kaggle tells."""
+        """`QuotaExceeded` when the week's hours or the sessions do not suffice as far as Kaggle says."""
         quota = await self.quota()
         if quota is not None and quota.left_s < asked_s:
             raise QuotaExceeded(
@@ -227,7 +227,7 @@ class KaggleProvider(CloudAdapter):
             )
 
     async def terminate(self, ref: str) -> bool:
-        """False for a run that is over; `Unsupported` for any other, because Kaggle has no usable cancel.
+        """False for a run that ended; `Unsupported` for any other, because Kaggle has no usable cancel.
 
         Deleting the kernel is not offered instead: it destroys the results, and whether it ends the session is not
         documented.
@@ -240,7 +240,7 @@ class KaggleProvider(CloudAdapter):
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def charges(self, since: datetime, until: datetime) -> tuple[Charge, ...]:
-        """The GPU hours that were used of this week's quota, at no price: Kaggle tells of no other week."""
+        """The GPU hours that were used of this week's quota, at no price: Kaggle reports no other week."""
         quota, now = await self.quota(), self._clock.now()
         if quota is None:
             return ()

@@ -65,7 +65,7 @@ class Kernel:
         return f"{self.owner}/{self.slug}/{self.version}"
 
     def may_run(self, now: datetime) -> bool:
-        """False when its newest run began longer ago than any session lasts, whatever its status goes on saying."""
+        """False when its newest run began longer ago than any session lasts, whatever its status still says."""
         return self.last_run_at is None or now - self.last_run_at < SESSION_MAX
 
 

@@ -1,4 +1,4 @@
-"""What runs were last heard to do, so that none of them is asked about more often than Kaggle bears."""
+"""Keep the last status of each run, so that Kaggle is not asked more often than it allows."""
 
 from __future__ import annotations
 

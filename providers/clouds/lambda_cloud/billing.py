@@ -107,7 +107,7 @@ def _refs(event: Mapping[str, Any]) -> set[str]:
 
 
 def _failed(action: str) -> bool:
-    """Whether the event tells of an attempt: `launch_failed` began nothing, and `terminate_requested` ended nothing."""
+    """Whether the event reports an attempt: `launch_failed` began nothing, and `terminate_requested` ended nothing."""
     return any(word in action for word in ("fail", "reject", "denied"))
 
 

@@ -202,7 +202,7 @@ class RunPodProvider(CloudAdapter):
     # ── money ────────────────────────────────────────────────────────────────────────────────────
 
     async def balance(self) -> Balance:
-        """From GraphQL, the only place that tells it. `Unsupported` once that API answers 410."""
+        """From GraphQL, the only place that has it. `Unsupported` once that API answers 410."""
         body = await self._read("POST", "/graphql", json={"query": BALANCE_QUERY})
         error = graphql_error(body)
         if error is not None:

@@ -138,7 +138,7 @@ class TensorDockProvider(CloudAdapter):
         return NotSeen(CLOUD, at) if seen.status is InstanceStatus.TERMINATED else seen
 
     async def list(self) -> Listing:
-        """One answer without pages, and once for each running machine a read by id, which alone tells its port.
+        """One answer without pages, and once for each running machine a read by id, which alone has its port.
 
         A second read that fails takes nothing from the listing: the machine is there, its address is not known.
         """

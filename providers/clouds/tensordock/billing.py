@@ -58,7 +58,7 @@ def periods(since: datetime, until: datetime) -> Iterator[tuple[str, datetime, d
 
 
 def charges(body: Mapping[str, Any], period: str, start: datetime, end: datetime) -> list[Charge]:
-    """One line per machine and kind of cost for one month: v0 tells totals, not times.
+    """One line per machine and kind of cost for one month: v0 has totals, not times.
 
     Raises `UnexpectedResponse` when neither list is there, or a row has no machine or no amount.
     """

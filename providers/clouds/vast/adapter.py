@@ -178,7 +178,7 @@ class VastProvider(CloudAdapter):
         return pending(str(contract), spec)
 
     async def stop(self, ref: str) -> None:
-        """GPU billing ends, the disk's goes on. An instance that is gone counts as stopped."""
+        """GPU billing ends, the disk's continues. An instance that is gone counts as stopped."""
         reply = await self._http.read("PUT", _path(ref), json={"state": "stopped"})
         if not not_there(reply):
             self._object(reply)

@@ -26,7 +26,7 @@ FINAL = ("COMPLETE", "ERROR", "CANCEL_ACKNOWLEDGED")
 
 @dataclass(slots=True)
 class Plan:
-    """How a pushed program will go: seconds in the queue (None: for ever), then its own end after `work_s`."""
+    """How a pushed program will go: seconds in the queue (None: without end), then its own end after `work_s`."""
 
     queue_s: float | None
     work_s: float | None
@@ -105,7 +105,7 @@ class Run(PhasedInstance[str]):
             self.meter.stop("gpu", self.ended_at)
 
     def finish(self, at: datetime, word: str, failure: str = "") -> None:
-        """End it now, unless it is over already."""
+        """End it now, unless it has ended already."""
         if self.status(at) in FINAL:
             return
         self.phases.plan(at, (0, word))

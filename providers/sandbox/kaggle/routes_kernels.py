@@ -71,7 +71,7 @@ class Kernels:
         return JSONResponse({"status": shown} | ({"failureMessage": run.failure} if failed else {}))
 
     def files(self, asked: KaggleCall) -> Response:
-        """The one file that the program leaves, once it is over."""
+        """The one file that the program leaves, once it has ended."""
         run = self._run(asked, "userName")
         done = run.status(self._cloud.now) in FINAL
         return JSONResponse({"files": [{"name": RESULT, "size": len(_result(run))}] if done else []})

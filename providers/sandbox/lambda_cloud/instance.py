@@ -76,7 +76,7 @@ class LambdaInstance(PhasedInstance[str]):
         return self.gpu_s(now) * self.usd_h / 3600
 
     def wire(self, now: datetime, ssh_port: int | None, cents: int | None = None) -> dict[str, Any]:
-        """The instance as the API prints it. The port is told by a tag, because every real one answers on 22."""
+        """The instance as the API prints it. The port is in a tag, because every real one answers on 22."""
         status = self.status(now)
         up = status in {"active", "unhealthy"}
         tags = [*self.tags, *([{"key": "ssh-port", "value": str(ssh_port)}] if ssh_port is not None else [])]

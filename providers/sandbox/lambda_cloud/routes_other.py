@@ -40,7 +40,7 @@ class LambdaOtherRoutes:
         return JSONResponse({"data": self._cloud.account.ssh_keys})
 
     async def add_key(self, _request: Request, body: dict[str, Any]) -> Response:
-        """Register a key. Without `public_key` one is generated, and its private half is told this once."""
+        """Register a key. Without `public_key` one is generated, and its private half is shown this once."""
         account = self._cloud.account
         name, public_key = body.get("name"), body.get("public_key")
         if not isinstance(name, str) or not 1 <= len(name) <= 64 or len(str(public_key or "")) > 4096:

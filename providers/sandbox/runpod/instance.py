@@ -68,7 +68,7 @@ class Pod(SandboxInstance):
     deaf: bool = False
 
     @property
-    def door(self) -> str:
+    def port_key(self) -> str:
         """The key of its SSH port: its id, with a number from its second container on."""
         return self.ref if self.generation == 1 else f"{self.ref}.{self.generation}"
 
@@ -94,7 +94,7 @@ class Pod(SandboxInstance):
         return self.ended_at is not None and now < self.ended_at + timedelta(seconds=self.fades_s)
 
     def is_over(self, now: datetime) -> bool:
-        """Terminated, shown no longer, and without a port that somebody has to take away."""
+        """Terminated, shown no longer, and without a port that has to be closed."""
         return self.ended == "TERMINATED" and not self.fading(now) and self.port is None
 
     def shown(self, now: datetime) -> bool:

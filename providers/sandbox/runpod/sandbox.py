@@ -94,20 +94,20 @@ class RunPodSandbox(ApiSandbox[RunPodAccount]):
         now = self.now
         for pod in self.account.living.at(now):
             if pod.ended is not None and pod.port is not None:
-                await self.engine.ssh_ports.close(self.port_key(pod.door))
+                await self.engine.ssh_ports.close(self.port_key(pod.port_key))
                 pod.old_port, pod.port = pod.port, None
             elif pod.port is None and pod.shown(now):
-                pod.port = self.engine.ssh_ports.reserve(self.port_key(pod.door))
+                pod.port = self.engine.ssh_ports.reserve(self.port_key(pod.port_key))
         await super().tick()
 
     def reachable(self) -> list[str]:
         """Containers whose sshd answers now: the pod's id, with a number from its second container on."""
         now = self.now
-        return [p.door for p in self.account.living.at(now) if p.reachable(now)]
+        return [p.port_key for p in self.account.living.at(now) if p.reachable(now)]
 
     def variables(self, ref: str) -> Mapping[str, str]:
         """What the pod was made with."""
-        return next((pod.order.env for pod in self.account.living.at(self.now) if pod.door == ref), {})
+        return next((pod.order.env for pod in self.account.living.at(self.now) if pod.port_key == ref), {})
 
     # ── moves from outside ───────────────────────────────────────────────────────────────────────
 

@@ -79,7 +79,7 @@ class TensorDockAccount(SandboxAccount[TensorDockInstance]):
     # ── what is seen ─────────────────────────────────────────────────────────────────────────────
 
     def exists(self, instance: TensorDockInstance) -> bool:
-        """A ghost is not found, and goes on."""
+        """A ghost is not found, and is still billed."""
         return super().exists(instance) and not instance.ghost
 
     def port(self, machine: TensorDockInstance) -> int | None:

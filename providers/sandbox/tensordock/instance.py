@@ -17,7 +17,7 @@ CREATING_AT, RUNNING_AT = 0.1, 0.5
 
 @dataclass(frozen=True, slots=True)
 class TensorDockPhase:
-    """What the API says in one stretch: the status, and whether the address is told."""
+    """What the API says in one stretch: the status, and whether it shows the address."""
 
     status: str
     address: bool = False
@@ -32,7 +32,7 @@ RELEASED = TensorDockPhase("stoppeddisassociated")
 
 @dataclass(kw_only=True)
 class TensorDockInstance(PhasedInstance[TensorDockPhase]):
-    """State of one machine. `ghost` hides it while it goes on."""
+    """State of one machine. `ghost` hides it while it is still billed."""
 
     phases: Timeline[TensorDockPhase] = field(default_factory=lambda: Timeline(TensorDockPhase("queued")))
     place: Place
@@ -82,7 +82,7 @@ class TensorDockInstance(PhasedInstance[TensorDockPhase]):
         return self.phases.at(now) == RUNNING and not self.ports_ignored
 
     def in_full(self, now: datetime, ssh_port: int | None) -> dict[str, Any]:
-        """`GET /instances/ID`, in its casing. The port of a machine with its own address is told too: here every
+        """`GET /instances/ID`, in its casing. The port of a machine with its own address is shown too: here every
         machine shares one address, where a real one has 22.
         """
         phase = self.phases.at(now)

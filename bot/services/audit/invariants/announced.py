@@ -1,4 +1,4 @@
-"""What is taken away or stays unclear is told: to its people before the act, and to the operators when nobody knows."""
+"""Check that people are notified before a termination, and operators of every outcome that stays unknown."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from ledger.kernel.states import InstanceState, NotificationKind, OrphanState, S
 from ledger.models import Event, Instance
 from ledger.queries.audit import Books
 
-#: Longer than any cloud's W, and than the time until a failing step is told.
+#: Longer than any cloud's W, and than the time until a failing step pages the operators.
 UNCLEAR_FOR = timedelta(minutes=30)
 SCHEDULER = "system:scheduler"
 OVER = frozenset({SessionState.TERMINATING, SessionState.TERMINATED})
 
 
 def check(books: Books, now: datetime) -> list[Violation]:
-    """Ends that nobody asked for, losses, returns, and creates that stay unclear."""
-    return [*_interruptions(books), *_cuts(books), *_returned(books), *_unclear(books, now)]
+    """Check automatic ends, losses, orphans that returned, and creates whose outcome stays unknown."""
+    return [*_interruptions(books), *_cuts(books), *_returned(books), *_unknown_outcomes(books, now)]
 
 
 def _interruptions(books: Books) -> list[Violation]:
-    """An end that the service itself ordered, and a loss, have a message in the channel that is no younger."""
+    """Check that an end that the service ordered, and a loss, was announced.
+
+    There must be a message in the request's channel that is not younger than the order.
+    """
     at = {
         (note.subject, note.destination): note.created_at
         for note in books.notifications
@@ -45,7 +48,7 @@ def _interruptions(books: Books) -> list[Violation]:
 
 
 def _cuts(books: Books) -> list[Violation]:
-    """An end before the approved one, which the scheduler ordered, has a message that is older than the order."""
+    """Check that an early end ordered by the scheduler has a message that is older than the order."""
     said: dict[str, datetime] = {}
     for note in books.notifications:
         if note.kind == NotificationKind.SESSION_UNATTENDED:
@@ -70,7 +73,10 @@ def _ordered_here(event: Event) -> bool:
 
 
 def _returned(books: Books) -> list[Violation]:
-    """What was lost without anybody's order and is listed again is nobody's to end while its approved time runs."""
+    """Check that no reconcile pass ended an instance that returned within its approved time.
+
+    Such an instance was lost without a termination and is listed again.
+    """
     rows = {row.id: row for row in books.instances}
     hours = {grant.id: grant.hours for grant in books.grants}
     over = {session.id for session in books.sessions if session.state in OVER and session.end_code != EndReason.LOST}
@@ -80,12 +86,12 @@ def _returned(books: Books) -> list[Violation]:
         if event.after == OrphanState.CONDEMNED and event.actor == SYSTEM.ref
     }
     found = []
-    for stray in books.strays:
-        row, at = rows.get(stray.instance_id or ""), condemned.get(stray.id)
-        if row is None or at is None or row.session_id in over or not _was_lost(row, stray.ref):
+    for orphan in books.strays:
+        row, at = rows.get(orphan.instance_id or ""), condemned.get(orphan.id)
+        if row is None or at is None or row.session_id in over or not _was_lost(row, orphan.ref):
             continue
         if at < (row.sent_at or row.created_at) + timedelta(hours=float(Decimal(hours[row.grant_id]))):
-            text = f"{stray.ref} was taken for lost, came back, and was ended by nobody's word"
+            text = f"{orphan.ref} was taken for lost, came back, and was ended by nobody's word"
             found.append(Violation("healthy instances are not killed", row.id, text))
     return found
 
@@ -94,7 +100,7 @@ def _was_lost(row: Instance, ref: str) -> bool:
     return row.state is InstanceState.GONE and row.ref == ref and row.terminate_asked_at is None
 
 
-def _unclear(books: Books, now: datetime) -> list[Violation]:
+def _unknown_outcomes(books: Books, now: datetime) -> list[Violation]:
     paged = {
         note.subject.partition("/")[0] for note in books.notifications if note.kind == NotificationKind.OPERATOR_PAGE
     }

@@ -1,4 +1,4 @@
-"""Moves: every one is legal, has its journal row, and has the notifications that the table of announcements names."""
+"""Check that every state change is legal, has its journal row, and has the notifications that its table names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Machine:
     initial: frozenset[Any]
 
 
-#: A stray is first written in the state that its first sighting deserves.
+#: An orphan may begin in every state: its first sighting decides.
 _MACHINES = (
     _Machine("requests", RequestState, frozenset({RequestState.QUOTING, RequestState.PENDING})),
     _Machine("grants", GrantState, frozenset({GrantState.OPEN})),
@@ -43,7 +43,7 @@ _MACHINES = (
 
 
 def check(books: Books) -> list[Violation]:
-    """Journal and announcements of every machine."""
+    """Check the journal and the announcements of every state machine."""
     by_subject: dict[str, list[Event]] = {}
     for event in books.events:
         if event.kind.endswith(".moved"):
@@ -56,9 +56,9 @@ def check(books: Books) -> list[Violation]:
 
 
 def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violation]:
-    """The journal's moves form one legal walk from an initial state to where the row is.
+    """Check that the journal's moves are one legal walk from an initial state to the row's state.
 
-    Rows of one millisecond have no order among themselves, so the walk is checked by counting: every state is left as
+    Rows of one millisecond have no order among themselves, so the walk is checked by counting. Every state is left as
     often as it is entered, except that the first is left once more and the last entered once more.
     """
     balance: Counter[State] = Counter()
@@ -71,7 +71,7 @@ def _walked(machine: _Machine, row: Any, events: Iterable[Event]) -> list[Violat
         balance[after] += 1
     balance[row.state] -= 1
     starts = [state for state, count in balance.items() if count != 0]
-    # What is left must be one initial state that was left once more than it was entered.
+    # The only difference must be one initial state that was left once more than it was entered.
     if not (
         (len(starts) == 1 and balance[starts[0]] == -1 and starts[0] in machine.initial)
         or (not starts and row.state in machine.initial)
