@@ -25,15 +25,14 @@ from tests.support.databases import (
     migrated_sqlite,
     postgres_template,
 )
-from tests.support.matrix import DATABASES, databases_of, everything, leave_out, sample_clouds
+from tests.support.matrix import DATABASES, QUICK_EXAMPLES, databases_of, everything, leave_out, sample_clouds
 from tests.support.tables import print_tables
 from tests.support.wire import Wire
 
 network.install()
 # How long an example takes is the machine's doing; a test that hangs is ended by its timeout.
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-#: A third of the examples: the whole number runs with `--all` and `--soak`.
-settings.register_profile("quick", settings.get_profile("full"), max_examples=33)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=QUICK_EXAMPLES)
 
 HERE = Path(__file__).parent
 

@@ -26,6 +26,7 @@ from ledger.kernel.states import InboxState
 from ledger.models import Inbox
 from tests.slack import signing
 from tests.slack.conftest import Stage
+from tests.support.matrix import examples
 
 COMMAND = signing.command_body('provision 1x4090 2h for="once"')
 
@@ -326,7 +327,7 @@ SHAPES = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(payload=SHAPES, kind=st.sampled_from(["block_actions", "view_submission", "event_callback", ""]))
 async def test_no_signed_payload_is_a_500(stage: Stage, payload: dict[str, Any], kind: str) -> None:
     typed = {**payload, "type": kind} if kind else payload

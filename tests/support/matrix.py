@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from providers.registry import REGISTRY
 from tests.support.clock import SteppedClock
@@ -21,12 +22,20 @@ CLOUDS = tuple(REGISTRY)
 DATABASES = ("sqlite", "postgres")
 #: On how many clouds a test of `on_clouds` runs without `--soak`.
 SAMPLE = 2
+#: How many examples a Hypothesis test tries: half of them without `--all`.
+FULL_EXAMPLES, QUICK_EXAMPLES = 100, 50
 LEDGER = Path(__file__).parents[1] / "ledger"
 
 
 def everything(config: pytest.Config) -> bool:
     """Whether slow tests run, and every test on both databases."""
     return bool(config.getoption("everything") or config.getoption("--soak"))
+
+
+def examples(number: int) -> int:
+    """How many examples a Hypothesis test tries that would try `number` of them in a full run."""
+    chosen = settings.default.max_examples if settings.default is not None else FULL_EXAMPLES
+    return max(1, number * chosen // FULL_EXAMPLES)
 
 
 def databases_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
