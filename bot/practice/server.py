@@ -1,4 +1,4 @@
-"""Serving an ASGI program on loopback from inside a running event loop."""
+"""Serve an ASGI program on loopback from inside a running event loop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: whoever owns the process decides when to stop."""
+        """Do nothing: the program that owns the process decides when to stop."""
         yield
 
     def stop(self) -> None:
