@@ -1,4 +1,4 @@
-"""Clocks. The only module that reads the machine's time; everybody else takes a `Clock` as an argument."""
+"""Provide the clocks. Only this module reads the machine's time; all others take a `Clock` as an argument."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ledger.kernel.clock import Clock
 
 
 class SystemClock:
-    """The machine's own time, aware UTC."""
+    """Read the machine's own time, aware UTC."""
 
     def now(self) -> datetime:
-        """The present moment, aware UTC."""
+        """Return the present moment, aware UTC."""
         return datetime.now(UTC)  # noqa: TID251 - this clock is the one place where time enters the program.
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards; only differences mean anything."""
+        """Return seconds that never run backwards; only differences mean anything."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
@@ -26,7 +26,7 @@ class SystemClock:
 
 
 class TravelClock:
-    """A clock that runs like `base` and can be moved forward: waiting sleepers then wake as if time had passed.
+    """A clock that runs like `base` and can be moved forward; sleepers that are due then wake.
 
     Sleepers may live in several event loops; `travel` may be called from any of them.
     """
@@ -38,24 +38,24 @@ class TravelClock:
 
     @property
     def ahead_s(self) -> float:
-        """How many seconds this clock is ahead of its base."""
+        """Return how many seconds this clock is ahead of its base."""
         return self._ahead_s
 
     def now(self) -> datetime:
-        """The base's time plus everything travelled."""
+        """Return the base's time plus everything travelled."""
         return self._base.now() + timedelta(seconds=self._ahead_s)
 
     def monotonic(self) -> float:
-        """The base's monotonic seconds plus everything travelled."""
+        """Return the base's monotonic seconds plus everything travelled."""
         return self._base.monotonic() + self._ahead_s
 
     def travel(self, seconds: float) -> None:
-        """Move forward by `seconds`; ValueError for a negative number, because a ledger cannot live backwards."""
+        """Move forward by `seconds`; raises ValueError for a negative number, because ledger time only grows."""
         if seconds < 0:
             raise ValueError("a clock can only travel forward: give a number of seconds that is not negative")
         self._ahead_s += seconds
         for sleeper in tuple(self._sleepers):
-            # A sleeper can belong to another loop's thread, so its own loop has to wake it.
+            # A sleeper may belong to another thread's loop, so its own loop has to wake it.
             sleeper.get_loop().call_soon_threadsafe(_wake, sleeper)
 
     async def sleep(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
-"""Structured logs on one stream: JSON or readable, with the ids of what is being worked on, and without secrets.
+"""Write structured logs to one stream: JSON or readable, with ids of the current work, and without secrets.
 
-Every handler carries the redaction, so a library's own handler cannot leak what ours would not. Redaction works on
-values before they are rendered: exact registered secrets first, then the shapes that tokens have.
+Every handler has the redaction, so a library's own handler cannot leak what ours would not. Redaction works on values
+before they are rendered: exact registered secrets first, then everything with the format of a token.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from structlog.typing import Processor
 REDACTED = "[redacted]"
 SHORTEST_SECRET = 6
 
-#: The shapes of secrets that may appear although nobody registered them.
+#: Formats of secrets that may appear although nobody registered them.
 PATTERNS = (
     re.compile(r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{6,}"),
     re.compile(r"xapp-[A-Za-z0-9-]{6,}"),
@@ -35,7 +35,7 @@ PATTERNS = (
 #: C0 and C1 controls, the line separators, and the bidi controls that make text read differently than it is.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
-#: Libraries that say at INFO what is of no use to an operator, or whole requests.
+#: Libraries that log whole requests at INFO, or what is of no use to an operator.
 LOUD = (
     "aiosqlite",
     "alembic",
@@ -53,12 +53,12 @@ _secrets: set[str] = set()
 
 
 def register_secrets(values: Iterable[str]) -> None:
-    """Never let these exact values reach a log. Values shorter than six characters would blank ordinary words."""
+    """Redact these exact values from every log. Values below six characters are skipped: they match common words."""
     _secrets.update(value for value in values if len(value) >= SHORTEST_SECRET)
 
 
 def redact(text: str) -> str:
-    """`text` without registered secrets and without anything of a secret's shape."""
+    """Remove registered secrets from `text`, and anything that looks like a secret."""
     for secret in sorted(_secrets, key=len, reverse=True):
         text = text.replace(secret, REDACTED)
     for pattern in PATTERNS:
@@ -67,7 +67,7 @@ def redact(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` with every control and bidi character written as an escape, so that it cannot forge a line."""
+    """Write every control and bidi character of `text` as an escape, so that it cannot forge a line."""
     return _CONTROL.sub(_escape, text)
 
 
@@ -87,10 +87,10 @@ def _clean(value: Any) -> Any:
 
 
 class Redaction(logging.Filter):
-    """Cleans a record where it stands: message, fields and traceback. Attached to every handler."""
+    """Clean a record in place: message, fields and traceback. Every handler has this filter."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always true: nothing is dropped, only cleaned."""
+        """Clean the record and keep it: always true."""
         if getattr(record, "redacted", False):
             return True
         trouble: Any = record.exc_info
@@ -118,7 +118,7 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _trace(trouble: Any) -> str | None:
-    """The traceback of `exc_info` in any of the forms that callers give it; every line is marked and clean."""
+    """Return the traceback of `exc_info` in any form that callers give; every line is marked and clean."""
     if trouble is True:
         trouble = sys.exc_info()
     if isinstance(trouble, BaseException):
@@ -126,12 +126,12 @@ def _trace(trouble: Any) -> str | None:
     if not trouble or trouble[0] is None:
         return None
     lines = redact("".join(traceback.format_exception(*trouble))).splitlines()
-    # A mark before each line: a message inside the traceback cannot pass for a record of its own.
+    # With a mark before each line a message inside the traceback cannot pass for a record of its own.
     return "\n".join(f"  | {visible(line)}" for line in lines)
 
 
 def _take_traceback(_logger: Any, _name: str, event: Fields) -> Fields:
-    """The traceback that the filter left on the record, as a field."""
+    """Move the traceback that the filter left on the record to a field."""
     if trace := getattr(event.get("_record"), "trace", None):
         event["exception"] = trace
     return event
@@ -168,7 +168,7 @@ def configure(*, level: str = "info", json: bool, stream: TextIO | None = None) 
 
 
 def _quiet() -> None:
-    """Libraries that log whole requests, bodies included, speak only when something is wrong."""
+    """Raise the level of libraries that log whole requests, bodies included, to warnings."""
     for name in LOUD:
         logging.getLogger(name).setLevel(logging.WARNING)
     for name in ("uvicorn", "uvicorn.access", "uvicorn.error"):
@@ -189,7 +189,7 @@ def guard_handlers() -> None:
 
 
 def _clean_all(_logger: Any, _name: str, event: Fields) -> Fields:
-    """Fields that were bound as context arrive after the filter ran, so they are cleaned once more here."""
+    """Clean the fields that were bound as context, because they arrive after the filter ran."""
     traceback_text = event.pop("exception", None)
     cleaned: dict[str, Any] = {str(key): _clean(value) for key, value in event.items()}
     if traceback_text is not None:
@@ -198,7 +198,7 @@ def _clean_all(_logger: Any, _name: str, event: Fields) -> Fields:
 
 
 def _console(_logger: Any, _name: str, event: Fields) -> str:
-    """`12:00:01 warning requests  message  key=value`; a traceback follows on marked lines."""
+    """Format a line as `12:00:01 warning requests  message  key=value`; a traceback follows on marked lines."""
     at, level, name = str(event.pop("timestamp", ""))[11:19], event.pop("level", ""), event.pop("logger", "")
     text, trace = event.pop("event", ""), event.pop("exception", None)
     rest = " ".join(f"{key}={value}" for key, value in event.items())

@@ -212,13 +212,13 @@ def stop_on_signals() -> asyncio.Event:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def ask() -> None:
+    def on_signal() -> None:
         if stopping.is_set():
             os._exit(130)
         stopping.set()
 
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, ask)
+        loop.add_signal_handler(name, on_signal)
     return stopping
 
 

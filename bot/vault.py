@@ -1,6 +1,6 @@
-"""Credentials in the keyring of the operating system: where the credential would stand, a reference stands.
+"""Store credentials in the keyring of the operating system; `.env` then holds a reference to each.
 
-The library is loaded when a credential is stored or a reference is met, so that nobody else waits for it.
+The library is imported when a credential is stored or a reference is read, so that other commands do not wait for it.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from collections.abc import Mapping
 from typing import Any
 
 SERVICE = "gpu-shopper"
-#: What `.env` says instead of a credential that is in the keyring.
+#: The value in `.env` of a credential that is in the keyring.
 REFERENCE = f"keyring:{SERVICE}"
 
 
 class NoKeyring(ValueError):
-    """The keyring cannot be used, or has not what was asked for; the message says what to do."""
+    """The keyring cannot be used, or lacks the credential; the message says what to do."""
 
 
 def store(variable: str, value: str) -> None:
-    """Keep a credential in the keyring. Raises `NoKeyring`."""
+    """Store a credential in the keyring. Raises `NoKeyring`."""
     _asked(lambda library: library.set_password(SERVICE, variable, value))
 
 
 def forget(variable: str) -> None:
-    """Take a credential out of the keyring; one that is not there is forgotten already. Raises `NoKeyring`."""
+    """Delete a credential from the keyring; a missing one is no error. Raises `NoKeyring`."""
 
     def gone(library: Any) -> None:
         if library.get_password(SERVICE, variable) is not None:
@@ -33,7 +33,7 @@ def forget(variable: str) -> None:
 
 
 def resolved(found: Mapping[str, str]) -> dict[str, str]:
-    """The same variables with every reference replaced by what is in the keyring. Raises `NoKeyring`."""
+    """Return the variables with every reference replaced by its credential from the keyring. Raises `NoKeyring`."""
     return {name: _read(name) if value == REFERENCE else value for name, value in found.items()}
 
 

@@ -1,1 +1,1 @@
-"""The HTTP door: health."""
+"""Serve the REST API, the agents' check-ins and the health checks over HTTP."""

@@ -1,4 +1,4 @@
-"""The HTTP application: health for everybody, /api/v1 for those with a key, and the description of both."""
+"""Build the HTTP application: health for everybody, /api/v1 for API keys, and the page that describes both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ again gets the same answer. Lists are pages, the newest first."""
 
 
 def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
-    """The application without its gate: for the documentation, which is generated from it."""
+    """Build the application without authentication; the documentation is generated from it."""
     api = _Api(
         title="GPU Shopper",
         version="1",
@@ -61,7 +61,10 @@ def routes(checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> FastAPI:
 
 
 def _serve_reference(api: FastAPI) -> None:
-    """`/docs`, which is about the application and not part of its description."""
+    """Serve the reference page at `/docs`.
+
+    The page describes the application, so it is not part of the OpenAPI document.
+    """
 
     async def shown(_request: Request) -> HTMLResponse:
         return HTMLResponse(reference.page(api.openapi()), headers={"Content-Security-Policy": reference.POLICY})
@@ -70,10 +73,10 @@ def _serve_reference(api: FastAPI) -> None:
 
 
 class _Api(FastAPI):
-    """Describes refusals as what they are: application/problem+json, and nothing else."""
+    """Describe refusals in OpenAPI as application/problem+json, and as nothing else."""
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document, made once."""
+        """Return the OpenAPI document; it is made once."""
         if self.openapi_schema is None:
             document = super().openapi()
             for methods in document["paths"].values():
@@ -89,16 +92,16 @@ def _as_problem(content: dict[str, Any]) -> None:
 
 
 def _name_scopes(router: APIRouter) -> None:
-    """Write the scope that each route checks into its description, from the check itself."""
+    """Write the scope that each route checks into its description, taken from the check itself."""
     for route in router.routes:
         if isinstance(route, APIRoute):
             scopes = [getattr(one.call, SCOPE_FIELD, None) for one in route.dependant.dependencies]
             route.openapi_extra = {SCOPE_FIELD: next(str(scope) for scope in scopes if scope)}
 
 
-def build_api(desk: Dependencies, checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> Any:
-    """What the HTTP server serves beside Slack."""
+def build_api(deps: Dependencies, checks: Checks, timeout_s: float = CHECK_TIMEOUT_S) -> Any:
+    """Build what the HTTP server serves beside Slack: the routes behind authentication."""
     api = routes(checks, timeout_s)
-    api.state.desk = desk
-    api.state.checkins = Checkins(desk.ctx)
-    return AuthMiddleware(api, desk)
+    api.state.deps = deps
+    api.state.checkins = Checkins(deps.ctx)
+    return AuthMiddleware(api, deps)

@@ -1,7 +1,7 @@
-"""Check whose key a call has, how often it comes and how large it is, before any route is looked for.
+"""Check the API key, the rate limit and the body size of a call before any route is looked for.
 
-What fails here says nothing about what lies behind: an unknown path, a bad body and somebody else's session all answer
-401 to whoever has no key.
+A failure here discloses nothing about the routes: without a key an unknown path, a bad body and somebody else's
+session all answer 401.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from bot.services.nodes.checkins import STRANGE
 from bot.services.nodes.enrollment import SHAPE
 from bot.services.runtime.commands import Reply
 
-#: What only callers with a key may ask for.
+#: Paths for callers with an API key.
 GUARDED = ("/api/", "/metrics")
-#: What only nodes may ask for, each with its own token.
+#: Paths for nodes, each with its own token.
 AGENT = "/agent/"
-#: A check-in is short.
+#: The most bytes of a check-in.
 AGENT_BYTES = 16 * 1024
 LONGEST_HEADER = 512
 SERVER_ERROR = 500
@@ -44,20 +44,20 @@ CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 class AuthMiddleware:
-    """ASGI: lets a call pass to `app` with its principal, or answers it. What is not guarded passes as it is."""
+    """Let a call pass to `app` with its principal, or refuse it; paths that need no key pass unchanged."""
 
-    def __init__(self, app: App, desk: Dependencies) -> None:
+    def __init__(self, app: App, deps: Dependencies) -> None:
         self._app = app
-        self._desk = desk
-        self._calls = RateLimiter(desk.ctx.clock, desk.settings.calls_per_minute)
-        # On SQLite there is one process that serves, so there is nobody to share with.
+        self._deps = deps
+        self._calls = RateLimiter(deps.ctx.clock, deps.settings.calls_per_minute)
+        # On SQLite one process serves alone, so there is no replica to share with.
         self._shared = (
-            SharedLimiter(desk.ctx.db, desk.ctx.clock, desk.settings.calls_per_minute)
-            if desk.ctx.db.dialect == "postgresql"
+            SharedLimiter(deps.ctx.db, deps.ctx.clock, deps.settings.calls_per_minute)
+            if deps.ctx.db.dialect == "postgresql"
             else None
         )
-        self._wrong = RateLimiter(desk.ctx.clock, desk.settings.wrong_keys_per_minute)
-        self._nodes = RateLimiter(desk.ctx.clock, desk.settings.checkins_per_minute)
+        self._wrong = RateLimiter(deps.ctx.clock, deps.settings.wrong_keys_per_minute)
+        self._nodes = RateLimiter(deps.ctx.clock, deps.settings.checkins_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one call; never raises for what a caller sent."""
@@ -73,7 +73,8 @@ class AuthMiddleware:
             else:
                 await self._app(scope, receive, watched)
         except Exception as error:
-            # The framework has answered it, or it came before the framework; half an answer must end the connection.
+            # Either the framework has answered the error, or it was raised before the framework. A half-sent answer
+            # must end the connection.
             if watched.status == SERVER_ERROR:
                 return
             if watched.started:
@@ -91,7 +92,7 @@ class AuthMiddleware:
             await problem(_too_often(allowance))(scope, receive, send)
             return
         scope.setdefault("state", {})[PRINCIPAL] = who
-        await self._app(scope, _capped(receive, self._desk.settings.body_bytes), send)
+        await self._app(scope, _capped(receive, self._deps.settings.body_bytes), send)
 
     async def _agent(self, scope: Scope, receive: Receive, send: _Watched) -> None:
         token = _bearer(scope)
@@ -107,8 +108,11 @@ class AuthMiddleware:
         await self._app(scope, _capped(receive, AGENT_BYTES), send)
 
     def _strange(self, scope: Scope) -> Any:
-        """The answer to whoever has no working key. Guesses are counted per address, and only guesses: behind a load
-        balancer everybody has the same address, and nobody's guesses may keep others out."""
+        """Refuse a caller without a working key, and limit wrong keys per address.
+
+        Only wrong keys are counted: behind a load balancer everybody has the same address, and one caller's guesses
+        must not block the others.
+        """
         if _said(scope):
             allowance = self._wrong.take(str((scope.get("client") or ("",))[0]))
             if not allowance.allowed:
@@ -117,7 +121,7 @@ class AuthMiddleware:
         return problem(UNAUTHENTICATED, headers=CHALLENGE)
 
     async def _principal(self, scope: Scope) -> Principal | None:
-        token, ctx = _bearer(scope), self._desk.ctx
+        token, ctx = _bearer(scope), self._deps.ctx
         return None if token is None else await authenticate(ctx.db, ctx.labels, token, ctx.clock.now())
 
 
@@ -139,7 +143,7 @@ def _too_often(allowance: Allowance) -> Reply:
 
 
 def _capped(receive: Receive, most: int) -> Receive:
-    """`receive` that stops reading a body that is too long."""
+    """Return a `receive` that refuses a body longer than `most` bytes."""
     read = 0
 
     async def capped() -> Message:
@@ -154,7 +158,7 @@ def _capped(receive: Receive, most: int) -> Receive:
 
 
 class _Watched:
-    """`send` that knows whether an answer has begun, and adds `headers` to it."""
+    """Send messages, note whether an answer has begun, and add `headers` to it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -163,7 +167,7 @@ class _Watched:
         self.headers: dict[str, str] = {}
 
     async def __call__(self, message: Message) -> None:
-        """Pass one message on."""
+        """Pass one message on, with the security headers added to the first one."""
         if message["type"] == "http.response.start":
             self.started, self.status = True, message["status"]
             extra = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", **self.headers}

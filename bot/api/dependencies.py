@@ -1,4 +1,4 @@
-"""What every route works with, and the two questions that a route asks: whose key is this, and may it do that."""
+"""Hold what every route works with, and check the API key and its scope for each route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bot.services.runtime.context import Context
 #: For the documentation only: the middleware has read the key before any route is looked for.
 BEARER = HTTPBearer(auto_error=False, description="An API key: gpuk_…", bearerFormat="gpuk")
 PRINCIPAL = "principal"
-#: Where the middleware leaves the token of a node, whose shape it has checked.
+#: Where the middleware puts the token of a node, after it checked the token's format.
 NODE = "node"
 CALLS_PER_MINUTE = 600
 #: Where the OpenAPI document says which scope an operation needs.
@@ -32,9 +32,11 @@ Responses = dict[int | str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """`channel` is where requests of programs are shown to those who decide; calls are counted per key and minute.
+    """Settings of the REST API.
 
-    `acts`: this process works on what is asked. A command on the server does not, and says so when nobody else does.
+    Slack shows requests of programs in `channel`, where approvers see them. Calls are counted per key and minute.
+
+    `acts`: this process carries requests out. A command on the server does not, and warns when no service runs.
     """
 
     channel: str = ""
@@ -47,7 +49,7 @@ class ApiSettings:
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """Handed to every route."""
+    """Dependencies of the routes: the services' context, the settings and the caches of this process."""
 
     ctx: Context
     settings: ApiSettings = field(default_factory=ApiSettings)
@@ -56,21 +58,21 @@ class Dependencies:
     market: MarketCache = field(default_factory=MarketCache)
 
 
-def desk_of(request: Request) -> Dependencies:
-    """The desk of the application that serves this call."""
-    desk: Dependencies = request.app.state.desk
-    return desk
+def deps_of(request: Request) -> Dependencies:
+    """Return the dependencies of the application that serves this call."""
+    deps: Dependencies = request.app.state.deps
+    return deps
 
 
-AtDesk = Annotated[Dependencies, Depends(desk_of)]
+Deps = Annotated[Dependencies, Depends(deps_of)]
 
 
 def caller(scope: Scope) -> Any:
-    """A dependency: the principal behind the key, when it has `scope`. Raises `Refused` when it has not."""
+    """Return a dependency that yields the principal behind the key; it raises `ProblemRaised` without `scope`."""
 
     def allowed(request: Request) -> Principal:
         who: Principal = request.scope["state"][PRINCIPAL]
-        # An administrator's key may do everything but decide: that is said for each key.
+        # An administrator's key may do everything but approve: each key needs that scope of its own.
         if scope not in who.scopes and (Scope.ADMIN not in who.scopes or scope is Scope.APPROVALS_WRITE):
             sentence = f"This key lacks the scope {scope}; ask for a key that has it."
             raise ProblemRaised(Reply(False, ReplyCode.SCOPE_MISSING, sentence))
@@ -89,7 +91,7 @@ def _checked(check: Callable[[Request], Principal], scope: Scope) -> Callable[..
 
 
 def refusals(*codes: int) -> Responses:
-    """What a route may answer besides its success, for the documentation: these and what the middleware answers."""
+    """List the refusals of a route for the documentation: its own codes and those of the middleware."""
     return {
         code: {"model": Problem, "content": {"application/problem+json": {}}}
         for code in sorted({401, 403, 413, 422, 429, *codes})

@@ -1,4 +1,4 @@
-"""`/healthz`: the process lives. `/readyz`: it can do its work. Neither says anything that a stranger may not know."""
+"""Serve `/healthz` (the process runs) and `/readyz` (it can do its work); neither discloses anything private."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ class Ready(BaseModel):
 
 
 def health_routes(checks: Checks, timeout_s: float) -> APIRouter:
-    """The two routes. A check that fails or takes too long is named with 503; why is in the log only."""
+    """Build the two health routes.
+
+    `/readyz` answers 503 and names a check that fails or takes too long; only the log has the reason.
+    """
     router = APIRouter()
 
     @router.get("/healthz")
     async def healthz() -> dict[str, str]:
-        """The process lives."""
+        """Answer 200 while the process runs."""
         return {"status": "ok"}
 
     @router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "Not ready."}})
     async def readyz() -> JSONResponse:
-        """This process can do its work."""
+        """Answer 200 when every check passes, else 503 with the checks that failed."""
         results = dict(
             zip(checks, await asyncio.gather(*(_passes(n, c, timeout_s) for n, c in checks.items())), strict=True)
         )

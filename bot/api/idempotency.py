@@ -1,4 +1,4 @@
-"""POSTs that can spend: with the same Idempotency-Key the same call is carried out once and answered alike."""
+"""Carry a POST that can spend out at most once per Idempotency-Key, and replay its answer."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ from bot.services.access.api_keys import Principal
 from bot.services.runtime import idempotency
 from bot.services.runtime.commands import Reply
 
-_KEY = "A word of yours for this call: repeated with the same word, it is answered and done once."
-#: The parameter of every route that can spend: whoever cannot know whether a call arrived sends it again with its key.
+_KEY = "A name that you choose for this call: repeated with the same name, it is carried out once and answered alike."
+#: The parameter of every route that can spend: a caller who got no answer repeats the call with the same key.
 Repeat = Annotated[
     str,
     Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY),
 ]
-#: The same where nothing is spent: who sends no key is answered each time as things stand.
+#: The same where nothing is spent: without a key the call is carried out each time.
 MayRepeat = Annotated[str | None, Header(min_length=1, max_length=200, alias="Idempotency-Key", description=_KEY)]
 
-#: A call's name in the ledger → the status and the body that it is answered with; raises `Refused` for a refusal.
+#: A call's name in the ledger → the status and the body of its answer; raises `ProblemRaised` for a refusal.
 Act = Callable[[str], Awaitable[tuple[int, Done]]]
 
 
-async def once(desk: Dependencies, who: Principal, key: str, what: str, act: Act) -> JSONResponse:
-    """Carry `act` out, or answer as the first time. `what` is all that must be the same the second time.
+async def once(deps: Dependencies, who: Principal, key: str, what: str, act: Act) -> JSONResponse:
+    """Carry `act` out at most once per key, or replay the first answer.
 
-    Raises `Refused` when the key belongs to another call. What was refused changed nothing and is judged anew.
+    `what` is everything that must be the same when the call is repeated.
+
+    Raises `ProblemRaised` when the key belongs to another call. A refused call changed nothing, so it is checked again.
     """
-    call = await idempotency.begin(desk.ctx, who.actor, key, what)
+    call = await idempotency.begin(deps.ctx, who.actor, key, what)
     if isinstance(call, Reply):
         raise ProblemRaised(call)
     if call.status is not None and call.answer is not None:
         return _answered(call.status, call.answer, {"Idempotency-Replayed": "true"})
     status, made = await act(f"rest:{call.key}"[:128])
     answer = made.model_dump(mode="json")
-    await idempotency.finish(desk.ctx, call, status, answer)
+    await idempotency.finish(deps.ctx, call, status, answer)
     return _answered(status, answer, {})
 
 

@@ -1,7 +1,7 @@
-"""How often somebody may call: a bucket of tokens per key, and a smaller one per address for wrong keys.
+"""Limit how often a key may call, and how often an address may send a wrong key, with token buckets.
 
-With several replicas the buckets of keys stand in the ledger, and each replica takes some tokens at a time, so that a
-call does not cost a write. Wrong keys are counted by each process for itself.
+With several replicas the ledger holds the buckets of keys, and each replica takes some tokens at a time, so that a call
+does not cost a write. Each process counts wrong keys for itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledger.core import rate_limits
 from ledger.engine.db import Database
 from ledger.kernel.clock import Clock
 
-#: Buckets of callers that were not heard of for longest are forgotten; a full bucket is the same as none.
+#: Above this number the least recently used buckets are dropped; a full bucket is the same as none.
 REMEMBERED = 10_000
 
 
@@ -27,7 +27,7 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """The answer to one call: may it go on, how many more may follow now, and when the next is allowed (seconds)."""
+    """The answer of a rate limiter: whether the call is allowed, how many are left, seconds until the next."""
 
     allowed: bool
     limit: int
@@ -36,13 +36,13 @@ class Allowance:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the caller is told with every answer."""
-        told = {"RateLimit-Limit": str(self.limit), "RateLimit-Remaining": str(self.remaining)}
-        return told if self.allowed else {**told, "Retry-After": str(self.retry_after_s)}
+        """Return the rate-limit headers of an answer."""
+        headers = {"RateLimit-Limit": str(self.limit), "RateLimit-Remaining": str(self.remaining)}
+        return headers if self.allowed else {**headers, "Retry-After": str(self.retry_after_s)}
 
 
 class RateLimiter:
-    """`per_minute` calls a minute on average, and as many at once."""
+    """Allow `per_minute` calls a minute on average, and as many in one burst."""
 
     def __init__(self, clock: Clock, per_minute: int) -> None:
         self._clock = clock
@@ -75,7 +75,7 @@ MINUTE = timedelta(minutes=1)
 
 
 class SharedLimiter:
-    """The same for all replicas of a deployment together. While the ledger cannot be asked each counts for itself."""
+    """Limit the calls of all replicas together; while the ledger is out of reach each replica counts alone."""
 
     def __init__(self, db: Database, clock: Clock, per_minute: int) -> None:
         self._db = db
@@ -86,7 +86,10 @@ class SharedLimiter:
         self._alone = RateLimiter(clock, per_minute)
 
     async def take(self, caller: str) -> Allowance:
-        """Count one call of `caller`. What remains is what this replica has in hand: there is at least as much."""
+        """Count one call of `caller`.
+
+        `remaining` is what this replica has leased, so the caller has at least as many calls left.
+        """
         left = self._left.get(caller, 0)
         if left < 1:
             every = MINUTE * self._lease / self._limit

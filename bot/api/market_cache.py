@@ -1,7 +1,7 @@
-"""Answers about the market, ready to be sent: whoever asks the same within a second gets the same bytes.
+"""Cache serialized answers about the market, so that the same question within a second gets the same bytes.
 
-Prices are read once a minute, and their age is told in seconds; in between an answer does not change. So a thousand
-programs that look cost what one costs.
+Prices are read once a minute, and an answer shows their age in seconds, so it changes at most once a second. A thousand
+programs that ask the same question cost as much as one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bot.services.market.document import market_document
 from bot.services.runtime.context import Context
 from ledger.kernel.job import JobRequest
 
-#: So many different questions are remembered.
+#: The most questions whose answers are cached.
 KEPT = 200
 
 
 @dataclass(frozen=True, slots=True)
 class CachedAnswer:
-    """The body of an answer, and the tag that stays the same while its prices do."""
+    """The body of an answer, and the ETag that stays the same while its prices do."""
 
     etag: str
     body: bytes
@@ -35,12 +35,12 @@ class _Place:
 
 @dataclass(slots=True)
 class MarketCache:
-    """The answers of one process."""
+    """Cache the inventory answers of one process."""
 
     _places: OrderedDict[JobRequest, _Place] = field(default_factory=OrderedDict)
 
     async def inventory(self, ctx: Context, wanted: JobRequest) -> CachedAnswer:
-        """The ranked market for `wanted` as one JSON document."""
+        """Return the ranked market for `wanted` as one JSON document."""
         place = self._places.setdefault(wanted, _Place())
         self._places.move_to_end(wanted)
         if len(self._places) > KEPT:
@@ -52,7 +52,7 @@ class MarketCache:
             found = await ctx.catalog.inventory(wanted, ctx.policy)
             document = market_document(found, wanted)
             ready = CachedAnswer(f'"{document.fingerprint}"', document.model_dump_json().encode())
-            # A cloud that did not answer may do so at the next question.
+            # A cloud that did not answer may answer the next call, so an incomplete answer is not cached.
             place.ready = ready if all(one.ok or one.cloud not in ctx.providers for one in found.answers) else None
             place.at_s = now_s
             return ready

@@ -1,4 +1,4 @@
-"""Refusals as application/problem+json (RFC 9457): a stable code, and the same sentence that Slack shows."""
+"""Answer refusals as application/problem+json (RFC 9457), with a stable code and the sentence that Slack shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bot.services.runtime.commands import Reply
 MEDIA_TYPE = "application/problem+json"
 CODE_PREFIX = "urn:gpu-shopper:error:"
 
-#: What a code means to an HTTP client; every other refusal is 422: the call was read, and it cannot be done as it is.
+#: The HTTP status of each code; every other refusal is 422: the call was read, and it cannot be carried out as it is.
 STATUS: dict[ReplyCode, int] = {
     ReplyCode.UNAUTHENTICATED: 401,
     ReplyCode.SCOPE_MISSING: 403,
@@ -87,7 +87,7 @@ class FieldProblem(BaseModel):
 
 
 class Problem(BaseModel):
-    """A refusal. `code` is stable; `detail` is the sentence that every door shows for it."""
+    """A refusal: `code` is stable, `detail` is the same sentence as in Slack and on the command line."""
 
     model_config = ConfigDict(json_schema_extra={"description": "application/problem+json, RFC 9457"})
 
@@ -103,7 +103,7 @@ class Problem(BaseModel):
 
 
 class ProblemRaised(Exception):
-    """Ends a call with a refusal; `fields` names what was wrong in the body."""
+    """End a call with a refusal; `fields` names what was wrong in the body."""
 
     def __init__(self, reply: Reply, *, fields: list[FieldProblem] | None = None) -> None:
         super().__init__(reply.sentence)
@@ -112,7 +112,7 @@ class ProblemRaised(Exception):
 
 
 def problem(reply: Reply, fields: list[FieldProblem] | None = None, headers: dict[str, str] | None = None) -> Any:
-    """The response of a refusal."""
+    """Build the response for a refusal."""
     status = STATUS.get(reply.code, 422)
     body = Problem(
         type=f"{CODE_PREFIX}{reply.code}",
@@ -127,7 +127,7 @@ def problem(reply: Reply, fields: list[FieldProblem] | None = None, headers: dic
 
 
 def broken(scope: Mapping[str, Any], error: Exception) -> Any:
-    """The response to an error of ours: it names an incident, and the log alone says what happened."""
+    """Build the response to an internal error: it names an incident, and only the log says what happened."""
     incident = secrets.token_hex(4)
     log.error("incident %s: %s %s failed", incident, scope["method"], scope["path"][:200], exc_info=error)
     body = Problem(
@@ -155,7 +155,7 @@ async def _invalid(_request: Request, error: Exception) -> Any:
 
 
 def invalid(errors: Sequence[Any]) -> tuple[Reply, list[FieldProblem]]:
-    """What is said of a value that its model refuses: the first problem in the sentence, every one by its field."""
+    """Describe a value that its model refuses: the first problem as a sentence, and every problem by its field."""
     fields = [FieldProblem(field=_place(one["loc"]), sentence=_said(one["msg"])) for one in errors[:20]]
     first = fields[0] if fields else FieldProblem(field="", sentence="It cannot be read.")
     where = f"{first.field}: " if first.field else ""
@@ -163,12 +163,12 @@ def invalid(errors: Sequence[Any]) -> tuple[Reply, list[FieldProblem]]:
 
 
 def _said(message: str) -> str:
-    """A sentence of a validator; our own come with a mark of the library before them and a full stop after them."""
+    """Return a validator's message as a sentence, without pydantic's prefix and with a full stop."""
     return f"{message.removeprefix('Value error, ').rstrip('.')}."
 
 
 def _place(location: tuple[int | str, ...]) -> str:
-    """`resources.gpu.count` for a field of the body, the bare name for a parameter."""
+    """Return `resources.gpu.count` for a field of the body, and the bare name for a parameter."""
     return ".".join(str(part) for part in location if part not in ("body", "query", "path", "header"))[:200]
 
 
@@ -195,13 +195,13 @@ async def _http(request: Request, error: Exception) -> Any:
 
 
 def _methods(request: Request) -> list[str]:
-    """Every method of the path that was asked; the framework names those of the first route only."""
+    """List every method of the requested path; the framework names those of the first route only."""
     routes: list[APIRoute] = request.app.state.routes
     return sorted({name for one in routes if one.path_regex.match(request.url.path) for name in one.methods or ()})
 
 
 def install(api: FastAPI) -> None:
-    """Answer every refusal of an application in this one shape."""
+    """Register the handlers that answer every refusal as application/problem+json."""
     api.add_exception_handler(ProblemRaised, _refused)
     api.add_exception_handler(RequestValidationError, _invalid)
     api.add_exception_handler(HTTPException, _http)

@@ -1,7 +1,7 @@
-"""`/docs`: the routes as one page, made from the OpenAPI document. No script, and nothing from anywhere else.
+"""Serve `/docs`: the routes on one page, made from the OpenAPI document, without scripts and outside resources.
 
-The usual pages of the framework load their code from a public server, which an installation without a way out, or with
-a strict policy, cannot do.
+The framework's own pages load their code from a public server. An installation without internet access, or with a
+strict content policy, cannot do that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STYLE = (
     "td,th{border:1px solid #ddd;padding:.2rem .6rem;text-align:left;vertical-align:top}.s{color:#555}"
     "@media(prefers-color-scheme:dark){body{background:#1a1d21;color:#ddd}details,td,th{border-color:#444}.s{color:#aaa}}"
 )
-#: Nothing but this page's own style may be loaded.
+#: The page may load nothing but its own style.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
@@ -29,12 +29,12 @@ _CODE = re.compile(r"`([^`]+)`")
 
 
 def _text(said: object) -> str:
-    """Somebody's words as HTML, with what stands between backticks as code."""
+    """Return text as escaped HTML, with code where it has backticks."""
     return _CODE.sub(r"<code>\1</code>", escape(str(said)))
 
 
 def page(document: dict[str, Any]) -> str:
-    """The whole page."""
+    """Return the whole page as HTML."""
     groups: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
@@ -70,12 +70,12 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
 
 
 def _given(answer: dict[str, Any]) -> str:
-    """The kind of document that an answer is."""
+    """Name the kinds of document that an answer holds."""
     return ", ".join(_kind(media.get("schema", {})) for media in answer.get("content", {}).values())
 
 
 def _documents(document: dict[str, Any]) -> str:
-    """Every kind of document with its fields: what callers send and get."""
+    """List every kind of document with its fields: what callers send and receive."""
     shown = []
     for name, schema in sorted(document["components"]["schemas"].items()):
         fields = _fields(schema, document)
@@ -87,14 +87,14 @@ def _documents(document: dict[str, Any]) -> str:
 
 
 def _fields(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The fields of a body, from the schema that it refers to."""
+    """Return the fields of a body, from the schema that it refers to."""
     name = str(schema.get("$ref", "")).rpartition("/")[2]
     found = document["components"]["schemas"].get(name, schema)
     return [(key, _kind(one), _meaning(one)) for key, one in found.get("properties", {}).items()]
 
 
-def _meaning(told: dict[str, Any]) -> str:
-    return str(told.get("description") or told.get("schema", {}).get("description", ""))
+def _meaning(field: dict[str, Any]) -> str:
+    return str(field.get("description") or field.get("schema", {}).get("description", ""))
 
 
 def _kind(schema: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""From rows to answers."""
+"""Convert rows of the ledger to answers of the API."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ledger.kernel.states import LIVE_SESSION, RequestState
 from ledger.models import Instance, Node, Option
 from ledger.queries.views import RequestView, SessionView
 
-#: Never shown again: a public key is long, and it is its owner's.
+#: Fields of a job that no answer shows: a public key is long, and it belongs to its owner.
 HIDDEN_IN_JOB = frozenset({"public_key"})
 
 
 def request_out(view: RequestView, policy: Policy, mandate: ApproverGroup, hint: str = "") -> RequestOut:
-    """A request in full, with those who are asked about it now; `hint` is what to know before it is decided."""
+    """Return a request in full with its approvers; `hint` is what to know before approving it."""
     request, quote = view.request, view.quote
     return RequestOut(
         **RequestSummary.model_validate(request).model_dump(),
@@ -92,7 +92,10 @@ def _waiting(view: RequestView, names: tuple[str, ...]) -> Waiting:
 def session_out(
     ctx: Context, view: SessionView, now: datetime, *, mine: bool, between: Range | None = None
 ) -> SessionOut:
-    """A session; how to connect is for its owner. `between` is what it can have cost where its cloud never says."""
+    """Return a session; only its owner sees how to connect.
+
+    `between` is what it can have cost where its cloud never reports it.
+    """
     session, row = view.session, view.instance
     live = session.state in LIVE_SESSION
     shows_ssh = mine and row is not None and live
@@ -141,17 +144,17 @@ def _terms(ctx: Context, view: SessionView) -> Terms:
 
 def _agent(view: SessionView, now: datetime) -> AgentOut:
     shown = agent_view(view, now)
-    heard = shown.heard
-    if heard is None:
+    report = shown.heard
+    if report is None:
         return AgentOut(line=shown.line)
     return AgentOut(
         line=shown.line,
         heartbeat_age_s=shown.age_s,
-        utilisation=list(heard.utilisation),
-        step=heard.step,
-        target_step=heard.target_step,
-        tokens_per_s=heard.tokens_per_s,
-        idle_since=heard.idle_since,
+        utilisation=list(report.utilisation),
+        step=report.step,
+        target_step=report.target_step,
+        tokens_per_s=report.tokens_per_s,
+        idle_since=report.idle_since,
         eta=shown.eta,
         cost_to_finish_usd=shown.cost_to_finish_usd,
     )

@@ -1,7 +1,7 @@
-"""What Slack accepts: building texts safely, checking messages and views, and cutting them to fit.
+"""Build texts for Slack safely, check messages and views against Slack's limits, and cut them to fit.
 
-Standard library only. The Slack door checks what it sends with this package, and the practice workspace answers
-with the same errors, so a message that passes here has been judged by one set of rules only once.
+It uses the standard library only. The Slack interface checks what it sends with this package, and the practice
+workspace answers with the same errors, so both apply one set of rules.
 """
 
 from bot.blockkit.text import clean, escape, measure, mrkdwn, plain, quote_block, unescape

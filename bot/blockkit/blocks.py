@@ -1,4 +1,4 @@
-"""Checks for each block type."""
+"""Check each block type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Block = Mapping[str, Any]
 
 
 def check_blocks(check: Checker, value: Any, pointer: str, high: int) -> None:
-    """A list of blocks at the top of a message or view."""
+    """Check a list of blocks at the top of a message or view."""
     for item, where in check.items(value, pointer, 0, high):
         _block(check, item, where, nested=False)
 
@@ -72,7 +72,7 @@ def _context(check: Checker, block: Block, at: str) -> None:
 
 
 def _divider(check: Checker, block: Block, at: str) -> None:
-    """A divider has nothing of its own to check."""
+    """Check a divider, which has no fields of its own."""
 
 
 def _actions(check: Checker, block: Block, at: str) -> None:

@@ -1,4 +1,4 @@
-"""The collector of errors that every check writes to, and the checks for the small composition objects."""
+"""Collect the errors of all checks, and check the small composition objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIRM_LIMITS: Final = (("title", 100), ("text", 300), ("confirm", 30), ("deny"
 
 
 class Checker:
-    """Collects errors in Slack's wording: `no more than 50 items allowed [json-pointer:/blocks]`."""
+    """Collect errors in Slack's wording: `no more than 50 items allowed [json-pointer:/blocks]`."""
 
     def __init__(self, surface: str) -> None:
         self.surface = surface
@@ -25,18 +25,18 @@ class Checker:
         self.has_input = False
 
     def fail(self, what: str, pointer: str) -> None:
-        """Write one error."""
+        """Add one error."""
         self.errors.append(f"{what} [json-pointer:{pointer}]")
 
     def mapping(self, value: Any, pointer: str) -> Mapping[str, Any] | None:
-        """`value` when it is an object, else None and an error."""
+        """Return `value` when it is an object; else add an error and return None."""
         if isinstance(value, Mapping):
             return value
         self.fail("must be an object", pointer)
         return None
 
     def items(self, value: Any, pointer: str, low: int, high: int) -> Iterator[tuple[Any, str]]:
-        """The items of a list with their pointers, after checking that it is one and how many it has."""
+        """Check a list and its length, and return its items with their pointers."""
         if not isinstance(value, list | tuple):
             self.fail("must be an array" if value is not None else "missing required field", pointer)
             return
@@ -48,7 +48,7 @@ class Checker:
             yield item, f"{pointer}/{index}"
 
     def string(self, value: Any, pointer: str, high: int, *, low: int = 1, required: bool = False) -> None:
-        """A string of `low` to `high` characters; absent is fine unless `required`."""
+        """Check a string of `low` to `high` characters; it may be absent unless `required`."""
         if value is None:
             if required:
                 self.fail("missing required field", pointer)
@@ -65,12 +65,12 @@ class Checker:
             self.fail("must be valid text, without lone surrogates", pointer)
 
     def choice(self, value: Any, pointer: str, allowed: tuple[str, ...]) -> None:
-        """One of a few words; absent is fine."""
+        """Check that a value is one of a few words; it may be absent."""
         if value is not None and value not in allowed:
             self.fail(f"must be one of {', '.join(allowed)}", pointer)
 
     def number(self, value: Any, pointer: str, low: int, high: int) -> None:
-        """An integer within a range; absent is fine."""
+        """Check an integer within a range; it may be absent."""
         if value is None:
             return
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -79,7 +79,7 @@ class Checker:
     def text(
         self, value: Any, pointer: str, high: int, *, only: str | None = None, low: int = 1, required: bool = True
     ) -> None:
-        """A text object. Slack escapes plain_text itself and counts afterwards, so that is what is counted here."""
+        """Check a text object. Slack escapes plain_text itself and counts afterwards, and so does this check."""
         if value is None:
             if required:
                 self.fail("missing required field", pointer)
@@ -97,7 +97,7 @@ class Checker:
         self.string(words, f"{pointer}/text", high, low=low, required=True)
 
     def confirm(self, value: Any, pointer: str) -> None:
-        """A confirmation dialog; absent is fine."""
+        """Check a confirmation dialog; it may be absent."""
         if value is None or (found := self.mapping(value, pointer)) is None:
             return
         for key, high in CONFIRM_LIMITS:
@@ -105,7 +105,7 @@ class Checker:
             self.text(found.get(key), f"{pointer}/{key}", high, only=only, required=key in {"title", "text"})
 
     def url(self, value: Any, pointer: str, *, required: bool = False) -> None:
-        """An http or https address of at most 3000 characters."""
+        """Check an http or https address of at most 3000 characters."""
         self.string(value, pointer, URL_MAX, required=required)
         if isinstance(value, str) and not value.startswith(("http://", "https://")):
             self.fail("must be an http or https URL", pointer)

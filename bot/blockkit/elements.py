@@ -1,4 +1,4 @@
-"""Checks for the interactive elements: buttons, menus, inputs."""
+"""Check the interactive elements: buttons, menus, inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ IN_INPUT: Final = (*TEXT_INPUTS, *SELECTS, *MULTI_SELECTS, *PICKERS)
 
 
 def check_element(check: Checker, value: Any, pointer: str, allowed: tuple[str, ...]) -> None:
-    """One element at a place where only the types in `allowed` may stand."""
+    """Check one element, where only the types in `allowed` may be."""
     element = check.mapping(value, pointer)
     if element is None:
         return
@@ -64,7 +64,7 @@ def _image(check: Checker, element: Element, at: str) -> None:
 
 
 def check_image(check: Checker, element: Element, at: str) -> None:
-    """Where an image comes from and its text for people who do not see it."""
+    """Check an image's source and its text for people who do not see it."""
     check.string(element.get("alt_text"), f"{at}/alt_text", IMAGE_ALT_MAX, required=True)
     if "slack_file" in element:
         check.mapping(element["slack_file"], f"{at}/slack_file")

@@ -1,4 +1,4 @@
-"""Checks for blocks that carry data: rich text, tables and charts."""
+"""Check blocks that carry data: rich text, tables and charts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RICH_LEAVES: Final = ("text", "link", "user", "channel", "usergroup", "emoji", 
 
 
 def check_rich_text(check: Checker, block: Block, at: str) -> int:
-    """A rich_text block or cell. Returns the number of characters in it."""
+    """Check a rich_text block or cell. Returns its number of characters."""
     length = 0
     for value, where in check.items(block.get("elements"), f"{at}/elements", 1, RICH_ELEMENTS_MAX):
         element = check.mapping(value, where)
@@ -66,7 +66,7 @@ def _rich_leaves(check: Checker, element: Block, at: str) -> int:
 
 
 def check_table(check: Checker, block: Block, at: str) -> None:
-    """A table: at most 100 rows of at most 20 cells, and 10,000 characters in all cells."""
+    """Check a table: at most 100 rows of at most 20 cells, and 10,000 characters in all cells."""
     length = _rows(check, block.get("rows"), at, 1, TABLE_ROWS_MAX)
     if length > TABLE_CELLS_MAX:
         check.fail(f"no more than {TABLE_CELLS_MAX} characters allowed in all cells", f"{at}/rows")
@@ -77,7 +77,7 @@ def check_table(check: Checker, block: Block, at: str) -> None:
 
 
 def check_data_table(check: Checker, block: Block, at: str) -> None:
-    """A data_table: 2 to 201 rows, a caption, 20,000 characters in all cells."""
+    """Check a data_table: 2 to 201 rows, a caption, 20,000 characters in all cells."""
     caption = block.get("caption")
     if isinstance(caption, Mapping):
         check.text(caption, f"{at}/caption", CAPTION_MAX, only=PLAIN)
@@ -112,7 +112,7 @@ def _cell(check: Checker, cell: Block, at: str) -> int:
 
 
 def check_chart(check: Checker, block: Block, at: str) -> None:
-    """A data_visualization: pie with segments, or bar, line and area with series over categories."""
+    """Check a data_visualization: pie with segments, or bar, line and area with series over categories."""
     check.charts += 1
     if check.charts > CHARTS_MAX:
         check.fail(f"no more than {CHARTS_MAX} data_visualization blocks allowed", at)

@@ -1,4 +1,4 @@
-"""Texts for Slack: escaping, cleaning, measuring, and the two text objects."""
+"""Escape, clean and measure texts for Slack, and build its two text objects."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any, Final
 ELLIPSIS: Final = "…"
 SECTION_TEXT_MAX: Final = 3000
 
-# Zero-width joiner and the variation selectors build emoji, so they stay; every other format character can hide or
-# reorder text (bidi overrides, isolates, tags, zero-width spaces, byte-order marks) and goes.
+# Zero-width joiner and the variation selectors build emoji, so they stay. Every other format character can hide or
+# reorder text (bidi overrides, isolates, tags, zero-width spaces, byte-order marks) and is removed.
 _JOINER: Final = "\u200d"
 _WHITESPACE: Final = re.compile(r"\s+")
 _SLACK_ESCAPES: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 
 
 def escape(text: str) -> str:
-    """`text` with & < > as entities: after this nothing in it can be a mention, a link or a date.
+    """Escape & < > as entities, so that nothing in `text` can be a mention, a link or a date.
 
-    The three characters are the whole list that Slack's formatting page names.
+    Slack's formatting page names these three characters and no other.
     """
     for raw, entity in _SLACK_ESCAPES:
         text = text.replace(raw, entity)
@@ -27,14 +27,14 @@ def escape(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """The inverse of `escape`, for text that Slack sends to us."""
+    """Undo `escape`, for text that Slack sends to us."""
     for raw, entity in reversed(_SLACK_ESCAPES):
         text = text.replace(entity, raw)
     return text
 
 
 def measure(text: str) -> int:
-    """The length that a limit is held against, in UTF-16 units.
+    """Return the length for Slack's limits, in UTF-16 units.
 
     Slack does not say whether it counts code points or UTF-16 units; the larger of the two is safe for both.
     """
@@ -42,7 +42,7 @@ def measure(text: str) -> int:
 
 
 def clean(text: str, limit: int) -> str:
-    """`text` on one line, without control, bidi and invisible characters, and cut with "…" to `limit`.
+    """Clean `text`: one line, no control, bidi and invisible characters, cut with "…" to `limit`.
 
     The result still fits `limit` after `escape`. ValueError when `limit` is below one.
     """
@@ -57,7 +57,7 @@ def _is_unsafe(character: str) -> bool:
 
 
 def shorten(text: str, limit: int, *, escaped: bool) -> str:
-    """`text` cut to `limit` with an ellipsis at the end; with `escaped` its length after `escape` counts."""
+    """Cut `text` to `limit` with an ellipsis; with `escaped` its length after `escape` counts."""
     cost = _escaped_cost if escaped else measure
     if cost(text) <= limit:
         return text
@@ -76,19 +76,19 @@ def _escaped_cost(text: str) -> int:
 
 
 def plain(text: str, limit: int = SECTION_TEXT_MAX) -> dict[str, Any]:
-    """A plain_text object: cleaned, cut to `limit`, nothing in it is parsed, `:names:` stay words."""
+    """Build a plain_text object: cleaned, cut to `limit`, nothing in it is parsed, `:names:` stay words."""
     return {"type": "plain_text", "text": clean(text, limit), "emoji": False}
 
 
 def mrkdwn(text: str) -> dict[str, Any]:
-    """A mrkdwn object with `verbatim`: bare @names, #names and addresses stay text.
+    """Build a mrkdwn object with `verbatim`: bare @names, #names and addresses stay text.
 
-    The caller has escaped and cleaned every foreign string inside `text`; its own markup is meant.
+    The caller has escaped and cleaned every foreign string inside `text`; its own markup is intended.
     """
     return {"type": "mrkdwn", "text": text, "verbatim": True}
 
 
 def quote_block(text: str, limit: int = SECTION_TEXT_MAX) -> dict[str, Any]:
-    """A rich_text block that quotes somebody's words: no markup in them works, so they cannot fake ours."""
+    """Build a rich_text block that quotes foreign text: no markup in it works, so it cannot fake ours."""
     element = {"type": "text", "text": clean(text, limit) or ELLIPSIS}
     return {"type": "rich_text", "elements": [{"type": "rich_text_quote", "elements": [element]}]}

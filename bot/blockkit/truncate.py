@@ -1,4 +1,4 @@
-"""The last resort before a real send: a message that is too big is cut, so that people read something."""
+"""Cut a message that is too big before it is sent, so that people read at least a part."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from bot.blockkit.elements import BUTTON_TEXT_MAX
 from bot.blockkit.text import ELLIPSIS, SECTION_TEXT_MAX, plain, shorten
 from bot.blockkit.validate import MESSAGE_BLOCKS_MAX, UPDATE_TEXT_MAX, validate_message
 
-# Blocks that people act on are worth more than the ones they read.
+# Blocks that people act on are kept before those that they only read.
 _KEPT_FIRST: Final = ("header", "actions")
 _NOTE: Final = "Some of this message was left out because it was too long."
 
 
 def truncate_message(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of `payload` that `validate_message` accepts.
+    """Return a copy of `payload` that `validate_message` accepts.
 
-    Texts are cut with "…", surplus blocks give way to a note while headers and buttons stay, and a block that is
-    wrong in any other way is dropped. Without a usable block the text alone remains.
+    Texts are cut with "…"; a note replaces surplus blocks, while headers and buttons stay; a block that is wrong in any
+    other way is dropped. Without a usable block only the text remains.
     """
     result = dict(payload)
     text = result.get("text")
@@ -35,7 +35,7 @@ def truncate_message(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(text: str, limit: int) -> str:
-    # An entity cut in half would show as text, so a dangling one goes as well.
+    # An entity cut in half would show as text, so it is removed as well.
     text = "".join(c for c in text if not 0xD800 <= ord(c) <= 0xDFFF) or ELLIPSIS
     short = shorten(text, limit, escaped=False)
     if short == text:
@@ -83,7 +83,7 @@ def _shorten_button(element: Any) -> Any:
 
 
 def _valid(blocks: list[Any]) -> list[Any]:
-    """The blocks that can stand together; each is tried beside the ones already kept."""
+    """Keep the blocks that are valid together; each is tried beside the ones already kept."""
     kept: list[Any] = []
     for block in blocks:
         room = len(kept) < MESSAGE_BLOCKS_MAX

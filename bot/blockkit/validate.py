@@ -1,4 +1,4 @@
-"""The two questions: would Slack take this message, would Slack take this view?
+"""Check whether Slack would accept a message or a view.
 
 Limits: Slack's reference pages for blocks, views and chat.postMessage. An empty list means yes.
 """
@@ -22,7 +22,7 @@ VIEW_BYTES_MAX: Final = 250_000
 
 
 def validate_message(payload: Mapping[str, Any]) -> list[str]:
-    """The errors Slack would answer for `{"text": …, "blocks": […]}`; `channel`, `ts` and the like are not looked at.
+    """List Slack's errors for `{"text": …, "blocks": […]}`; other fields, such as `channel`, are not checked.
 
     Text above 4,000 characters is an error too: chat.postMessage would split it and chat.update refuse it.
     """
@@ -44,7 +44,7 @@ def validate_message(payload: Mapping[str, Any]) -> list[str]:
 
 
 def validate_view(view: Mapping[str, Any]) -> list[str]:
-    """The errors Slack would answer for a modal or a home tab."""
+    """List Slack's errors for a modal or a home tab."""
     kind = view.get("type")
     check = Checker(str(kind))
     check.string(view.get("callback_id"), "/callback_id", ID_MAX, low=0)

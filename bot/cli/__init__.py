@@ -1,4 +1,4 @@
-"""The command line: one file per noun, loaded only when its command is called."""
+"""Provide the command line: one file per subject, imported only when its command runs."""
 
 from bot.cli.lazy import build
 
@@ -6,5 +6,5 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """What the installed program `gpu-shopper` runs."""
+    """Run the installed program `gpu-shopper`."""
     build()()

@@ -1,4 +1,4 @@
-"""The table of commands. `--help` reads this table and imports nothing else, so it answers at once."""
+"""List the commands; `--help` reads this table and imports nothing else, so it answers at once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typer.main import get_command
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command's one line in `--help`; its module has an `app` (a `typer.Typer`)."""
+    """The line of one command in `--help`; its module has an `app` (a `typer.Typer`)."""
 
     help: str
     hidden: bool = False
     #: `module:attribute` under `bot.cli` where it is not `commands.NAME:app`.
     at: str = ""
-    #: The routes of the REST API that do the same; none for what is about this machine alone.
+    #: The routes of the REST API that do the same; none for commands about this machine alone.
     routes: tuple[str, ...] = ()
 
 
@@ -43,13 +43,15 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "Show what is for sale now at every cloud that is set up.", routes=("GET /api/v1/inventory",)
         ),
         "plan": CommandEntry(
-            "What a run needs, takes and costs on every offer; writes the plan's files.", routes=("POST /api/v1/plans",)
+            "Plan a training run: memory, time and cost on every offer; writes the plan's files.",
+            routes=("POST /api/v1/plans",),
         ),
         "compare": CommandEntry(
-            "What a run costs on every GPU for sale, and how many runs a budget buys.", routes=("POST /api/v1/compare",)
+            "Compare what a run costs on every GPU for sale, and how many runs a budget buys.",
+            routes=("POST /api/v1/compare",),
         ),
         "provision": CommandEntry(
-            "Ask for GPUs: with options, words or a job file; a person decides.",
+            "Request GPUs: with options, words or a job file; an approver decides.",
             at="commands.requests:provision_app",
             routes=("POST /api/v1/sessions", "POST /api/v1/plans", "GET /api/v1/requests/{request}"),
         ),
@@ -57,7 +59,7 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "List requests.", at="commands.requests:requests_app", routes=("GET /api/v1/requests",)
         ),
         "request": CommandEntry(
-            "Show one request: its options, and for whom it waits.",
+            "Show one request: its options, and who must approve it.",
             at="commands.requests:request_app",
             routes=("GET /api/v1/requests/{request}",),
         ),
@@ -70,12 +72,12 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             routes=("GET /api/v1/requests/{request}", "POST /api/v1/requests/{request}/approve"),
         ),
         "why": CommandEntry(
-            "Why a request needs approval, and who may give it.",
+            "Explain why a request needs approval, and who may give it.",
             at="commands.decisions:why_app",
             routes=("GET /api/v1/requests/{request}/why",),
         ),
         "delegate": CommandEntry(
-            "Let one person decide in your place through a day: set, list, off.",
+            "Let one person approve in your place until the end of a day: set, list, off.",
             routes=("PUT /api/v1/delegations", "GET /api/v1/delegations", "DELETE /api/v1/delegations"),
         ),
         "break-glass": CommandEntry(
@@ -88,16 +90,16 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
         ),
         "sessions": CommandEntry("List sessions.", routes=("GET /api/v1/sessions",)),
         "session": CommandEntry(
-            "Show one session and how to connect; extend, stop, start, restart or end it; make its API's token.",
+            "Show one session and how to connect; extend, stop, start, restart or end it; create its API's token.",
             routes=("GET /api/v1/sessions/{session}", "POST /api/v1/sessions/{session}/token"),
         ),
         "extend": CommandEntry(
-            "Ask for more time for a session.",
+            "Request more time for a session.",
             at="commands.session:extend_app",
             routes=("POST /api/v1/sessions/{session}/extend",),
         ),
         "done": CommandEntry(
-            "The work of a session is over.",
+            "Report that the work of a session is done, which ends it.",
             at="commands.session:done_app",
             routes=("POST /api/v1/sessions/{session}/done",),
         ),
@@ -120,32 +122,32 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             "End a session.", at="commands.session:shutdown_app", routes=("DELETE /api/v1/sessions/{session}",)
         ),
         "ssh-key": CommandEntry(
-            "The public SSH key of your machines: add, show, remove.",
+            "Manage the public SSH key of your machines: add, show, remove.",
             at="commands.ssh_key:app",
             routes=("PUT /api/v1/ssh-keys", "GET /api/v1/ssh-keys", "DELETE /api/v1/ssh-keys"),
         ),
-        "progress": CommandEntry("What a running job still takes and costs, compared with what was approved."),
+        "progress": CommandEntry("Show the time and money that a running job still needs, against its approval."),
         "runs": CommandEntry(
-            "What your own runs made, which corrects every later plan: record, list.",
+            "Record and list measured runs, which correct every later plan.",
             routes=("POST /api/v1/runs", "GET /api/v1/runs"),
         ),
         "instances": CommandEntry(
-            "List instances, or those of ours that have no row here.",
+            "List instances, including orphans.",
             at="commands.instances:instances_app",
             routes=("GET /api/v1/instances", "GET /api/v1/orphans"),
         ),
         "preflight": CommandEntry(
-            "Ask every cloud whether it can be bought from now.",
+            "Check whether every cloud can be bought from now.",
             at="commands.instances:preflight_app",
             routes=("GET /api/v1/preflight",),
         ),
         "sandbox": CommandEntry("Serve a local copy of every cloud's API on one port.", at="local.sandbox:app"),
         "keys": CommandEntry(
-            "API keys of programs and people: create, list, revoke.",
+            "Manage API keys of programs and people: create, list, revoke.",
             routes=("POST /api/v1/keys", "GET /api/v1/keys", "DELETE /api/v1/keys/{key_id}"),
         ),
         "webhooks": CommandEntry(
-            "Addresses that are told what happens: create, list, test, rotate, log, replay, delete.",
+            "Manage webhooks: create, list, test, rotate, log, replay, delete.",
             routes=(
                 "POST /api/v1/webhooks",
                 "GET /api/v1/webhooks",
@@ -156,23 +158,23 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
                 "GET /api/v1/webhooks/{webhook}/deliveries",
             ),
         ),
-        "db": CommandEntry("The ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
+        "db": CommandEntry("Manage the ledger's schema: upgrade, downgrade, current, check.", at="local.db:app"),
         "audit": CommandEntry(
-            "What happened to a request or session, with its seals checked.",
+            "Show what happened to a request or session, and verify its hash chain.",
             at="commands.instances:audit_app",
             routes=("GET /api/v1/audit/{request}",),
         ),
         "budget": CommandEntry(
-            "What the budgets still allow, and what was spent: show, set, costs.",
+            "Show and set budgets, and show what was spent: show, set, costs.",
             routes=("GET /api/v1/budgets", "POST /api/v1/budgets", "GET /api/v1/costs"),
         ),
         "costs": CommandEntry(
-            "What was spent, by the hour, day or month, and by whom, where and on what.",
+            "Show what was spent, by hour, day or month, and by whom, where and on what.",
             at="commands.budget:costs_app",
             routes=("GET /api/v1/costs",),
         ),
         "ledger": CommandEntry(
-            "The ledger that tools share: append, import, export, verify, summary, manifest.",
+            "Share the ledger with other tools: append, import, export, verify, summary, manifest.",
             routes=(
                 "POST /api/v1/ledger/entries",
                 "GET /api/v1/ledger/entries",
@@ -182,31 +184,31 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
         ),
         "orphans": CommandEntry(
-            "Instances of ours without a row of their own: list, condemn.",
+            "List orphans, or terminate a quarantined one: list, condemn.",
             at="commands.instances:orphans_app",
             routes=("GET /api/v1/orphans", "POST /api/v1/orphans/{orphan}/condemn"),
         ),
         "adopt": CommandEntry(
-            "Keep an instance that the ledger had lost, with your approval.",
+            "Adopt a quarantined orphan as a session, with your approval.",
             at="commands.instances:adopt_app",
             routes=("POST /api/v1/orphans/{orphan}/adopt",),
         ),
         "unreachable": CommandEntry(
-            "Open instances of accounts whose key is not set up: list, gone.",
+            "List open instances in accounts without a key, and write them off: list, gone.",
             at="commands.unreachable:app",
             routes=("GET /api/v1/unreachable", "POST /api/v1/unreachable/gone"),
         ),
         "recover": CommandEntry(
-            "After a lost or restored ledger: find every instance of ours at every cloud.",
+            "List the orphans at every cloud, after a lost or restored ledger.",
             at="commands.instances:recover_app",
             routes=("POST /api/v1/recover", "GET /api/v1/orphans"),
         ),
         "profiles": CommandEntry(
-            "What is peculiar to each cloud and what ends its meter: show, lint.",
+            "Show how each cloud bills and behaves, and how billing stops: show, lint.",
             routes=("GET /api/v1/profiles", "GET /api/v1/profiles/{cloud}"),
         ),
         "mcp": CommandEntry(
-            "Serve AI agents (Model Context Protocol, stdio): they look, plan and ask; people decide.",
+            "Serve AI agents (Model Context Protocol, stdio): they search, plan and request; people decide.",
             at="commands.mcp:app",
             routes=(
                 "GET /api/v1/inventory",
@@ -221,7 +223,8 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
             ),
         ),
         "config": CommandEntry(
-            "Credentials in .env, readable by you alone, or in the keyring: set, unset, list.", at="local.config:app"
+            "Manage credentials in .env, readable by you alone, or in the keyring: set, unset, list.",
+            at="local.config:app",
         ),
         "completion": CommandEntry(
             "Print the completion of commands and options for bash, zsh or fish.", at="local.completion:app"
@@ -234,21 +237,21 @@ COMMANDS: Mapping[str, CommandEntry] = MappingProxyType(
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands are imported when they are called."""
+    """Import a command when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """In the order of the table."""
+        """List the commands in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A stand-in with name and help; the real command once it was loaded."""
+        """Return a stand-in with name and help, or the real command once it was imported."""
         if cmd_name in self.commands:
             return self.commands[cmd_name]
         entry = COMMANDS.get(cmd_name)
         return None if entry is None else TyperCommand(cmd_name, help=entry.help, hidden=entry.hidden)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Load the command that is about to run."""
+        """Import the command that is about to run."""
         if args and args[0] in COMMANDS and args[0] not in self.commands:
             module, _, attribute = (COMMANDS[args[0]].at or f"commands.{args[0]}:app").partition(":")
             self.commands[args[0]] = get_command(getattr(load(module), attribute))
@@ -258,7 +261,7 @@ class LazyGroup(TyperGroup):
 
 
 def _meant(typed: str) -> str:
-    """The listed command that is spelt most like `typed`; empty when none is near."""
+    """Return the listed command that is spelt most like `typed`; empty when none is near."""
     import difflib  # noqa: PLC0415  Only a misspelt command needs it.
 
     listed = [name for name, entry in COMMANDS.items() if not entry.hidden]
@@ -266,22 +269,22 @@ def _meant(typed: str) -> str:
 
 
 def load(module: str) -> Any:
-    """A module of the command line, loaded now: what a command needs on the server is not loaded elsewhere."""
+    """Import a module of the command line now, so that commands do not load what only the server needs."""
     return importlib.import_module(f"bot.cli.{module}")
 
 
-#: What a shell sets when it asks how a line may go on.
+#: The variable that a shell sets when it requests completions.
 COMPLETE = "_GPU_SHOPPER_COMPLETE"
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         load("local.version").version()
         raise typer.Exit
 
 
 def build() -> typer.Typer:
-    """The whole command line."""
+    """Build the whole command line."""
     if COMPLETE in os.environ:
         importlib.import_module("typer._completion_classes").completion_init()
     app = typer.Typer(

@@ -1,4 +1,4 @@
-"""What people do: type a command, press a button, fill in a dialog, close it, open the home tab, write a message."""
+"""Act as people do: type commands, press buttons, fill in dialogs, open the home tab, write messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NothingToClick(LookupError):
 
 
 class Acts:
-    """Every act of a person in one workspace. Acts return what the person sees, as an `Outcome`."""
+    """Act as the people of one workspace. Every act returns what the person sees, as an `ActionResult`."""
 
     def __init__(self, workspace: Workspace, courier: Courier) -> None:
         self._workspace = workspace
@@ -31,7 +31,7 @@ class Acts:
     # ── slash commands and messages ──────────────────────────────────────────────────────────────
 
     async def command(self, who: str, line: str, channel: str = "#gpu", thread_ts: str | None = None) -> ActionResult:
-        """Type `/gpu …` somewhere. Unknown commands and commands in threads are refused by the platform itself."""
+        """Type `/gpu …` somewhere. The platform itself refuses unknown commands and commands in threads."""
         user, place = self._at(who, channel)
         name, _, text = line.strip().partition(" ")
         registered = self._workspace.manifest.command(name)
@@ -60,7 +60,7 @@ class Acts:
             )
 
     async def say(self, who: str, text: str, channel: str = "#gpu", thread_ts: str | None = None) -> ChatMessage:
-        """Write a message; the app hears of it when it subscribed to such messages."""
+        """Write a message; the app receives it when it subscribed to such messages."""
         user, place = self._at(who, channel)
         words = payloads.escaped_text(self._workspace, text)
         content: Json = {"text": words, "blocks": [], "attachments": []}
@@ -73,7 +73,7 @@ class Acts:
 
     def _at(self, who: str, where: str) -> tuple[User, Channel]:
         user = self._workspace.user(who)
-        # "@gpu" and "gpu" as a person name it: their own direct messages with the app.
+        # "@gpu" and "gpu" name a person's own direct messages with the app.
         bot = f"@{self._workspace.manifest.bot_name}"
         place = self._workspace.dm(user.id) if where == bot else self._workspace.channel(where)
         if user.id not in place.members:
@@ -93,9 +93,9 @@ class Acts:
         block_id: str | None = None,
         version: int | None = None,
     ) -> ActionResult:
-        """Press the button, or choose `value` in the menu, called `what` (action_id, words or value) in a message.
+        """Press the button `what`, or choose `value` in the menu `what` (action_id, words or value) in a message.
 
-        `version` clicks on the message as it was after that many edits: a screen that has not caught up.
+        `version` clicks on the message as it was after that many edits, like a screen that is not up to date.
         """
         user, place = self._at(who, channel)
         message = self._workspace.find_message(place.id, ts)
@@ -154,7 +154,7 @@ class Acts:
         return view
 
     async def submit(self, who: str, view_id: str, values: Mapping[str, Any] | None = None) -> ActionResult:
-        """Fill in a modal and press its submit button. Required fields left empty stop it before the app hears."""
+        """Fill in a modal and submit it. A required field left empty stops it before the app receives it."""
         view = self._open_view(who, view_id)
         view.state, complaints = fill_in(view.blocks, values or {}, view.state)
         view.errors = complaints
@@ -211,7 +211,7 @@ class Acts:
         return outcome
 
     async def open_home(self, who: str) -> ActionResult:
-        """Look at the app's home tab; the app hears of it when it subscribed."""
+        """Open the app's home tab; the app receives the event when it subscribed."""
         user = self._workspace.user(who)
         if not self._workspace.manifest.home_tab:
             return ActionResult(False, "not_enabled")
@@ -227,7 +227,7 @@ def _outcome(ack: Ack) -> ActionResult:
 
 
 def find_element(blocks: list[Json], what: str, block_id: str | None = None) -> tuple[Json, Json]:
-    """The block and the element called `what`: by action_id, then by words, then by value. Raises `NothingToClick`.
+    """Find the block and the element `what`: by action_id, then words, then value. Raises `NothingToClick`.
 
     An option of a menu is found by its words or value only through its menu.
     """

@@ -1,4 +1,4 @@
-"""The practice workspace as one ASGI program, and the object that holds its parts together."""
+"""Serve the practice workspace as one ASGI program, and hold its parts together."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bot.practice.workspace import Workspace
 
 
 class Practice:
-    """One workspace with everything around it: `app` to serve, `driver` to act, `courier` and `hub` to look inside."""
+    """One workspace and its parts: `app` to serve, `driver` to act, `courier` and `hub` to look inside."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -52,7 +52,7 @@ class Practice:
 
     @property
     def api_url(self) -> str:
-        """What an app takes as its SLACK_API_URL."""
+        """Return what an app takes as its SLACK_API_URL."""
         return f"{self.workspace.base_url}/api/"
 
     def _build(self) -> Starlette:
@@ -111,14 +111,14 @@ class Practice:
 
 
 class _LearnBaseUrl:
-    """Sets the workspace's base URL from the first request when nobody has set it."""
+    """Set the workspace's base URL from the first request when it is not set."""
 
     def __init__(self, app: Any, workspace: Workspace) -> None:
         self._app = app
         self._workspace = workspace
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Look at the Host of a request and pass it on."""
+        """Read the Host of a request and pass it on."""
         if not self._workspace.base_url and scope["type"] == "http":
             host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
             self._workspace.base_url = f"http://{host}"

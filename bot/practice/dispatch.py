@@ -1,4 +1,4 @@
-"""Sending to the app: signed requests or Socket Mode envelopes, within the three seconds that an app has to answer."""
+"""Deliver to the app: signed requests or Socket Mode envelopes, with Slack's three seconds for an answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TLS: Final = ssl.create_default_context()
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """Slack's v0 signature: HMAC-SHA256 over `v0:{timestamp}:{body}`."""
+    """Return Slack's v0 signature: HMAC-SHA256 over `v0:{timestamp}:{body}`."""
     base = b"v0:" + timestamp.encode() + b":" + body
     return "v0=" + hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
 
@@ -53,7 +53,7 @@ class SignedRequest:
 
 
 class Courier:
-    """Delivers everything that happens in one workspace to its app."""
+    """Deliver everything that happens in one workspace to its app."""
 
     def __init__(self, workspace: Workspace, hub: SocketHub) -> None:
         self._workspace = workspace
@@ -132,7 +132,7 @@ class Courier:
         return ack
 
     def _due(self, seconds: float) -> float:
-        # Fixed before a task starts: a clock that travels in between has to count.
+        # Computed before the task starts, so that a clock that travels in between counts.
         return self._workspace.clock.monotonic() + seconds
 
     async def _later(self, due_s: float, deliver: Callable[[], Awaitable[Ack]]) -> None:
@@ -147,7 +147,7 @@ class Courier:
     # ── the wire ─────────────────────────────────────────────────────────────────────────────────
 
     def sign(self, body: bytes, content_type: str, extra: dict[str, str] | None = None) -> SignedRequest:
-        """The headers of a request that the app will believe."""
+        """Return the headers of a request with which the app verifies its signature."""
         stamp = str(int(self._workspace.signing_clock.now().timestamp()))
         headers = {
             "content-type": content_type,
@@ -199,7 +199,7 @@ class Courier:
         task.add_done_callback(self._tasks.discard)
 
     async def settle(self) -> None:
-        """Wait until nothing is on its way any more, retries included; releases reordered deliveries first."""
+        """Wait until every delivery is done, retries included; releases reordered deliveries first."""
         for held in self._held:
             self._spawn(self._later(self._due(0), held))
         self._held.clear()
@@ -207,7 +207,7 @@ class Courier:
             await asyncio.wait(set(self._tasks))
 
     async def aclose(self) -> None:
-        """Give up whatever is still on its way."""
+        """Cancel the deliveries that are under way."""
         self._held.clear()
         for task in tuple(self._tasks):
             task.cancel()
@@ -215,7 +215,7 @@ class Courier:
 
 
 def _read(response: httpx.Response) -> Json:
-    """The answer as JSON; plain words become `{"text": …}`, as Slack shows them."""
+    """Read the answer as JSON; plain words become `{"text": …}`, as Slack shows them."""
     if not response.content:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Driving a workspace of this process, as its people would: the tests' hands and eyes."""
+"""Drive a workspace of this process as its people would; the tests act and read through it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_S = 10.0
 
 
 class Driver(Reader):
-    """`ws = Driver(workspace, acts)`; `await ws.as_("alice").command("/gpu help")`; `await ws.until(lambda: …)`.
+    """Drive a workspace: `ws = Driver(workspace, acts)`; `await ws.as_("alice").command("/gpu help")`.
 
     Use it from the event loop that serves the workspace.
     """
@@ -26,11 +26,11 @@ class Driver(Reader):
         self._acts = acts
 
     def as_(self, who: str) -> Person:
-        """Somebody's hands. LookupError for an unknown name."""
+        """Return somebody to act as. LookupError for an unknown name."""
         return Person(self, self._acts, self.workspace.user(who).name)
 
     async def until(self, look: Callable[[], T], timeout_s: float = WAIT_S) -> T:
-        """Wait until `look()` is true and return what it said; it is asked again after every change.
+        """Wait until `look()` is true and return its result; it is called again after every change.
 
         Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
         """
@@ -54,33 +54,33 @@ class Driver(Reader):
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Every message, oldest first."""
+        """Return every message, oldest first."""
         return list(self.workspace.messages)
 
     def channel_id(self, which: str) -> str:
-        """The id of a channel."""
+        """Return the id of a channel."""
         return self.workspace.channel(which).id
 
     def user_id(self, who: str) -> str:
-        """The id of a person."""
+        """Return the id of a person."""
         return self.workspace.user(who).id
 
     def dm_id(self, who: str) -> str:
-        """The id of somebody's direct messages with the app."""
+        """Return the id of somebody's direct messages with the app."""
         return self.workspace.dm(self.user_id(who)).id
 
     def view_stack(self, who: str) -> list[OpenView]:
-        """The modals on somebody's screen, the top one last."""
+        """Return the modals on somebody's screen, the top one last."""
         return [view.copy() for view in self.workspace.stacks.get(self.user_id(who), [])]
 
     def home(self, who: str) -> OpenView | None:
-        """Somebody's home tab."""
+        """Return somebody's home tab."""
         found = self.workspace.homes.get(self.user_id(who))
         return found.copy() if found else None
 
 
 class Person:
-    """One person's hands."""
+    """Act as one person."""
 
     def __init__(self, driver: Driver, acts: Acts, name: str) -> None:
         self._driver = driver
@@ -101,7 +101,7 @@ class Person:
         """Press a button or choose in a menu, on the message or view as this snapshot shows it.
 
         `what` is an action_id, the words on the button, or its value. A snapshot that is older than the message
-        clicks on a screen that has not caught up.
+        clicks on a screen that is not up to date.
         """
         if isinstance(thing, OpenView):
             return await self._acts.click_in_view(self.name, thing.id, what, value=value, values=values)
@@ -116,11 +116,11 @@ class Person:
         return await self._acts.close(self.name, view.id, everything=everything)
 
     async def open_home(self) -> ActionResult:
-        """Look at the app's home tab."""
+        """Open the app's home tab."""
         return await self._acts.open_home(self.name)
 
     async def view(self, timeout_s: float = WAIT_S) -> OpenView:
-        """The modal on this person's screen, waited for."""
+        """Wait for the modal on this person's screen."""
         found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
         if found is None:
             raise TimeoutError(f"{self.name} has no dialog on the screen")
@@ -128,7 +128,7 @@ class Person:
 
 
 def describe(messages: Iterable[ChatMessage], kept: int = 5) -> str:
-    """The last messages in one line each, for the text of a failure."""
+    """Describe the last messages in one line each, for the text of a failure."""
     lines = [
         f"[{m.channel}{' only to ' + m.ephemeral_to if m.ephemeral_to else ''}] {m.user}: {m.text[:160]}"
         for m in messages

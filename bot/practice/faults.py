@@ -1,4 +1,4 @@
-"""Faults that a test or the demo can order: the ways in which the real platform and the network misbehave."""
+"""Inject the faults of the real platform and the network that a test or the demo orders."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class FaultPlan:
         self._faults.append(fault)
 
     def clear(self) -> None:
-        """Forget every fault that has not happened."""
+        """Drop every fault that has not happened."""
         self._faults.clear()
 
     def take(self, where: str, name: str) -> SlackFault | None:
-        """The fault that happens to this call, used up by one."""
+        """Take one use of the fault that matches this call."""
         for fault in self._faults:
             if fault.where == where and fault.name in {name, "*"} and fault.times > 0:
                 fault.times -= 1

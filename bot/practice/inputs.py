@@ -1,4 +1,4 @@
-"""What a person fills in: turning simple values into the `state.values` that Slack sends, and Slack's own checks."""
+"""Turn simple values into the `state.values` that Slack sends for a filled form, with Slack's own checks."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _NAMED: Final = {
 
 
 class NoSuchField(LookupError):
-    """A value was given for a field that is not there."""
+    """A value was given for a field that does not exist."""
 
 
 def fill_in(blocks: Sequence[Json], given: Mapping[str, Any], known: Mapping[str, Any]) -> tuple[Json, dict[str, str]]:
-    """`state.values` and the complaints that Slack itself shows, by block_id.
+    """Return `state.values`, and the errors that Slack itself shows, by block_id.
 
-    `given` is keyed by block_id, action_id or label. `known` is the state so far; below it lie the initial values.
-    Raises `NoSuchField` for a key that fits nothing, LookupError for an option that does not exist.
+    `given` is keyed by block_id, action_id or label. `known` is the state so far; without it the initial values apply.
+    Raises `NoSuchField` for a key without a field, LookupError for an option that does not exist.
     """
     left = dict(given)
     values: Json = {}
@@ -59,7 +59,7 @@ def fill_in(blocks: Sequence[Json], given: Mapping[str, Any], known: Mapping[str
 
 
 def field_names(blocks: Sequence[Json]) -> list[str]:
-    """The action_ids of everything that can be filled in."""
+    """List the action_ids of everything that can be filled in."""
     found = [e for block in flat_blocks(list(blocks)) for e in elements_of(block) if _has_state(e)]
     return [str(element.get("action_id")) for element in found]
 
@@ -76,13 +76,13 @@ def _key(block: Json, element: Json, given: Mapping[str, Any]) -> str | None:
 
 
 def all_options(element: Json) -> list[Json]:
-    """The options of a menu, out of its groups too."""
+    """List the options of a menu, those of its groups too."""
     grouped = [option for group in element.get("option_groups", ()) for option in group.get("options", ())]
     return [*element.get("options", ()), *grouped]
 
 
 def find_option(element: Json, wanted: object) -> Json:
-    """The option with that value or those words. LookupError lists the values there are."""
+    """Find the option with that value or those words. LookupError lists the existing values."""
     options = all_options(element)
     for option in options:
         if str(wanted) in {option.get("value"), (option.get("text") or {}).get("text")}:
@@ -91,7 +91,7 @@ def find_option(element: Json, wanted: object) -> Json:
 
 
 def entry_for(element: Json, value: Any) -> Json:
-    """One element's entry in `state.values` for a value as a person would say it. None empties the field."""
+    """Return one element's entry in `state.values` for a value as a person would say it. None empties the field."""
     kind = str(element["type"])
     if kind in _ONE_OPTION:
         return {"type": kind, "selected_option": None if value in (None, "") else find_option(element, value)}

@@ -1,19 +1,19 @@
-"""How far a clock that is moved forward goes at once, so that what comes due on the way happens when it is due."""
+"""Choose how far a travelling clock moves at once, so that everything due on the way happens when it is due."""
 
 from __future__ import annotations
 
 from typing import Final
 
-#: No step is longer: bills, check-ins and listings that have a pace of their own get their turn in between.
+#: The longest step: bills, check-ins and listings with intervals of their own must run in between.
 STRIDE_S: Final = 600.0
-#: Rows that are looked at again within seconds are followed closely at first, such as a machine that boots or ends. One
-#: that never comes to an end must not turn half a day into thousands of steps.
+#: At first the steps follow rows that are due again within seconds, such as a machine that boots or ends. A row that is
+#: due again without end must not turn half a day into thousands of steps.
 CLOSELY: Final = 120
 NEAREST_S, LATER_S = 1.0, 60.0
 
 
 def step_s(left_s: float, due_in_s: float | None, steps: int) -> float:
-    """Seconds of the next step of a journey with `left_s` to go: to what is due next, or one stride.
+    """Return the seconds of the next step of a journey with `left_s` to go: to what is due next, or one stride.
 
     `due_in_s` is how far away the next due row is, None when there is none; `steps` were made already.
     """

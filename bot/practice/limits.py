@@ -1,4 +1,4 @@
-"""Rate limits per method and per channel, as token buckets. Tiers: Slack's page on Web API rate limits."""
+"""Limit calls per method and per channel with token buckets. Tiers: Slack's page on Web API rate limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Bucket:
 
 
 class RateLimits:
-    """Off, nothing is ever refused. Strict, every bucket starts full and holds one minute's worth of calls."""
+    """Apply the rate limits. Off refuses nothing; strict starts with full buckets of one minute's calls."""
 
     def __init__(self, clock: Clock, *, strict: bool) -> None:
         self.strict = strict
@@ -37,13 +37,13 @@ class RateLimits:
         self._buckets: dict[str, _Bucket] = {}
 
     def method(self, name: str, tier: int) -> None:
-        """Count one call of a method. Raises `RateLimited`. Tier 0 has no limit of its own."""
+        """Count one call of a method. Raises `TooManyRequests`. Tier 0 has no limit of its own."""
         if tier:
             capacity = float(PER_MINUTE[tier])
             self._take(f"method:{name}", capacity, capacity / MINUTE_S)
 
     def post(self, channel: str) -> None:
-        """Count one message posted to a channel: one a second. Raises `RateLimited`."""
+        """Count one message posted to a channel: one a second. Raises `TooManyRequests`."""
         self._take(f"channel:{channel}", 1.0, 1.0 / CHANNEL_INTERVAL_S)
 
     def _take(self, key: str, capacity: float, per_s: float) -> None:

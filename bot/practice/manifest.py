@@ -1,4 +1,4 @@
-"""The app's manifest.yml, as far as the workspace needs it: commands, scopes, events."""
+"""Read the parts of the app's manifest.yml that the workspace needs: commands, scopes, events."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Manifest:
     messages_tab: bool = True
 
     def command(self, name: str) -> SlashCommand | None:
-        """The registered command of that name."""
+        """Return the registered command of that name."""
         return next((command for command in self.commands if command.name == name), None)
 
 
 def load_manifest(path: Path | None) -> Manifest:
-    """Read `path`; without one, or before it exists, a manifest that registers /gpu and checks no scope.
+    """Read `path`; without a file, return a manifest that registers /gpu and checks no scope.
 
-    ValueError says what is wrong with a file that is there but is no manifest.
+    ValueError says what is wrong with a file that is no manifest.
     """
     if path is None or not path.exists():
         return Manifest()

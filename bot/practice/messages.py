@@ -1,4 +1,4 @@
-"""Posting, editing and deleting messages, with the checks that the real platform makes."""
+"""Post, edit and delete messages, with the checks of the real platform."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERACTIVE: Final = frozenset(
 
 
 def parse_json_argument(value: Any, name: str) -> Any:
-    """An argument that may come as JSON or as a string of JSON. Raises `ApiError` for a broken string."""
+    """Parse an argument that may be JSON or a string of JSON. Raises `ApiError` for a broken string."""
     if not isinstance(value, str):
         return value
     try:
@@ -34,7 +34,7 @@ def parse_json_argument(value: Any, name: str) -> Any:
 
 
 def named_blocks(blocks: list[Json]) -> list[Json]:
-    """A copy in which every block has a block_id and every interactive element an action_id, as Slack fills them in."""
+    """Copy the blocks, each with a block_id and each interactive element with an action_id, as Slack does."""
     result = copy.deepcopy(blocks)
     for block in result:
         block.setdefault("block_id", secrets.token_hex(3))
@@ -47,7 +47,7 @@ def named_blocks(blocks: list[Json]) -> list[Json]:
 
 
 def elements_of(block: Mapping[str, Any]) -> list[Json]:
-    """The elements of one block that a person can act on or fill in."""
+    """List the elements of one block that a person can act on or fill in."""
     kind = block.get("type")
     if kind == "actions":
         return list(block.get("elements", ()))
@@ -59,7 +59,7 @@ def elements_of(block: Mapping[str, Any]) -> list[Json]:
 
 
 def flat_blocks(blocks: list[Json]) -> list[Json]:
-    """All blocks, those inside containers too, in reading order."""
+    """List all blocks, those inside containers too, in reading order."""
     result: list[Json] = []
     for block in blocks:
         result.append(block)
@@ -69,7 +69,7 @@ def flat_blocks(blocks: list[Json]) -> list[Json]:
 
 
 def checked_content(arguments: Mapping[str, Any]) -> Json:
-    """`{"text", "blocks", "attachments"}` of a message after every check. Raises `ApiError`."""
+    """Return `{"text", "blocks", "attachments"}` of a message after every check. Raises `ApiError`."""
     text = arguments.get("text") or ""
     blocks = parse_json_argument(arguments.get("blocks"), "blocks")
     attachments = parse_json_argument(arguments.get("attachments"), "attachments")
@@ -104,7 +104,7 @@ def post(
     metadata: Json | None = None,
     subtype: str | None = None,
 ) -> ChatMessage:
-    """Add one message. A thread_ts that names no message here is refused as Slack does. Raises `ApiError`."""
+    """Add one message. A thread_ts without a message here is refused as Slack does. Raises `ApiError`."""
     if thread_ts is not None and workspace.find_message(channel.id, thread_ts) is None:
         raise ApiError("thread_not_found")
     if user == BOT_USER_ID and not ephemeral_to:
@@ -127,7 +127,7 @@ def post(
 
 
 def notice(workspace: Workspace, channel_id: str, user_id: str, text: str) -> ChatMessage:
-    """What the platform itself tells one person, such as that the app did not answer in time."""
+    """Post the platform's own notice to one person, such as that the app did not answer in time."""
     channel = workspace.channels[channel_id]
     content: Json = {"text": text, "blocks": [], "attachments": []}
     return post(workspace, channel, content, user=SLACKBOT_ID, ephemeral_to=user_id, subtype="notice")
@@ -136,7 +136,7 @@ def notice(workspace: Workspace, channel_id: str, user_id: str, text: str) -> Ch
 def edit(
     workspace: Workspace, message: ChatMessage, arguments: Mapping[str, Any], *, marks_edited: bool = True
 ) -> ChatMessage:
-    """Replace what a message says. Without `blocks` the old ones stay, an empty list clears them. Raises `ApiError`."""
+    """Edit a message. Without `blocks` the old ones stay, an empty list clears them. Raises `ApiError`."""
     text = arguments.get("text")
     if isinstance(text, str) and len(text) > UPDATE_TEXT_MAX:
         raise ApiError("msg_too_long")
@@ -158,13 +158,13 @@ def edit(
 
 
 def delete(workspace: Workspace, message: ChatMessage) -> None:
-    """Take a message away; it stays findable as deleted."""
+    """Delete a message; it can still be found as deleted."""
     message.deleted = True
     workspace.changed()
 
 
 def app_message(workspace: Workspace, channel: Channel, ts: object, *, cannot: str) -> ChatMessage:
-    """The app's own, living, public message. Raises `ApiError`: `message_not_found`, or `cannot` for another's."""
+    """Find the app's own, living, public message. Raises `ApiError`: `message_not_found`, or `cannot` for another's."""
     message = workspace.find_message(channel.id, ts) if isinstance(ts, str) else None
     if message is None or message.deleted or message.ephemeral_to is not None:
         raise ApiError("message_not_found")

@@ -1,4 +1,4 @@
-"""What a workspace consists of: users, channels, messages, views, files, and the rights to answer an interaction."""
+"""Model a workspace: users, channels, messages, views, files, and the rights to answer an interaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ApiError(Exception):
 
 @dataclass(slots=True)
 class User:
-    """A person or a bot. `role` is what the practice page calls them; Slack does not know it."""
+    """A person or a bot. `role` is the name on the practice page; Slack does not know it."""
 
     id: str
     name: str
@@ -43,11 +43,11 @@ class User:
 
     @property
     def is_stranger(self) -> bool:
-        """True for somebody of another workspace, who is here through a shared channel."""
+        """Whether somebody belongs to another workspace and is here through a shared channel."""
         return self.team_id != TEAM_ID
 
     def to_json(self, *, with_email: bool = True) -> Json:
-        """The user object of users.info."""
+        """Return the user object of users.info."""
         profile: Json = {"real_name": self.real_name, "display_name": self.name, "team": self.team_id}
         if with_email:
             profile["email"] = self.email
@@ -84,11 +84,11 @@ class Channel:
 
     @property
     def is_im(self) -> bool:
-        """True for direct messages."""
+        """Whether these are direct messages."""
         return self.dm_user is not None
 
     def to_json(self) -> Json:
-        """The conversation object of conversations.info."""
+        """Return the conversation object of conversations.info."""
         if self.dm_user is not None:
             return {"id": self.id, "is_im": True, "is_channel": False, "user": self.dm_user, "is_open": True}
         return {
@@ -118,7 +118,7 @@ class Usergroup:
     disabled: bool = False
 
     def to_json(self) -> Json:
-        """The object of usergroups.list."""
+        """Return the object of usergroups.list."""
         return {
             "id": self.id,
             "team_id": TEAM_ID,
@@ -158,21 +158,21 @@ class ChatMessage:
 
     @property
     def is_edited(self) -> bool:
-        """True when people see "(edited)"."""
+        """Whether people see "(edited)"."""
         return self.edited_ts is not None
 
     def blocks_at(self, version: int | None) -> list[Json]:
-        """The blocks as they were after `version` edits; None means now."""
+        """Return the blocks as they were after `version` edits; None means now."""
         if version is None or version >= self.version:
             return self.blocks
         return list(self.history[version]["blocks"])
 
     def copy(self) -> ChatMessage:
-        """A snapshot that later edits do not change: what somebody's screen shows now."""
+        """Copy the message as somebody's screen shows it now; later edits do not change the copy."""
         return copy.deepcopy(self)
 
     def to_json(self) -> Json:
-        """The message object of the Web API and of interaction payloads."""
+        """Return the message object of the Web API and of interaction payloads."""
         body: Json = {"type": "message", "user": self.user, "ts": self.ts, "text": self.text, "team": TEAM_ID}
         if self.blocks:
             body["blocks"] = self.blocks
@@ -192,7 +192,7 @@ class ChatMessage:
         return body
 
     def to_state(self) -> Json:
-        """Everything, for the practice page and the remote driver."""
+        """Return all fields, for the practice page and the remote driver."""
         return {
             name: getattr(self, name)
             for name in (
@@ -203,7 +203,7 @@ class ChatMessage:
 
     @classmethod
     def from_state(cls, data: Json) -> ChatMessage:
-        """The inverse of `to_state`."""
+        """Read what `to_state` wrote."""
         return cls(**data)
 
 
@@ -223,30 +223,30 @@ class OpenView:
 
     @property
     def type(self) -> str:
-        """`modal` or `home`."""
+        """Return `modal` or `home`."""
         return str(self.body.get("type", "modal"))
 
     @property
     def callback_id(self) -> str:
-        """The app's own name for this view."""
+        """Return the app's own name for this view."""
         return str(self.body.get("callback_id", ""))
 
     @property
     def title(self) -> str:
-        """The words at the top."""
+        """Return the words at the top."""
         return str((self.body.get("title") or {}).get("text", ""))
 
     @property
     def blocks(self) -> list[Json]:
-        """The blocks, in order."""
+        """Return the blocks, in order."""
         return list(self.body.get("blocks", ()))
 
     def copy(self) -> OpenView:
-        """A snapshot that later updates do not change."""
+        """Copy the view; later updates do not change the copy."""
         return copy.deepcopy(self)
 
     def to_json(self) -> Json:
-        """The view object of the Web API and of interaction payloads."""
+        """Return the view object of the Web API and of interaction payloads."""
         keys = ("title", "submit", "close", "callback_id", "external_id", "private_metadata")
         return {
             "id": self.id,
@@ -272,13 +272,13 @@ class OpenView:
         }
 
     def to_state(self) -> Json:
-        """Everything, for the practice page and the remote driver."""
+        """Return all fields, for the practice page and the remote driver."""
         names = ("id", "user", "body", "hash", "root_id", "previous_id", "errors", "state", "version")
         return {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_state(cls, data: Json) -> OpenView:
-        """The inverse of `to_state`."""
+        """Read what `to_state` wrote."""
         return cls(**data)
 
 
@@ -318,11 +318,11 @@ class UploadedFile:
 
     @property
     def mimetype(self) -> str:
-        """What the bytes are, told by how they begin."""
+        """Return the type of the bytes, judged by their beginning."""
         return "image/png" if self.content.startswith(b"\x89PNG") else "application/octet-stream"
 
     def to_json(self, base_url: str) -> Json:
-        """The file object."""
+        """Return the file object."""
         return {
             "id": self.id,
             "name": self.name,
@@ -337,7 +337,7 @@ class UploadedFile:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of the raw log: what went over the wire, in either direction."""
+    """One line of the raw log: a request or an answer, in either direction."""
 
     number: int
     at: str
@@ -363,6 +363,6 @@ class ActionResult:
     errors: dict[str, str] = field(default_factory=dict)
 
     def to_state(self) -> Json:
-        """For the practice page and the remote driver."""
+        """Return the result for the practice page and the remote driver."""
         names = ("ok", "error", "status", "took_s", "response", "errors")
         return {name: getattr(self, name) for name in names}

@@ -1,4 +1,4 @@
-"""The guard in front of the page: loopback only, own origin only, nothing from elsewhere; and the static files."""
+"""Guard the practice page (loopback only, own origin only, own resources only), and serve its static files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEADERS: Final = {
 
 
 class LoopbackOnly:
-    """Refuses what a web page of somebody else could send to this machine, and adds the security headers.
+    """Refuse what a foreign web page could send to this machine, and add the security headers.
 
     A foreign Host means DNS rebinding; a foreign Origin means a cross-site request or WebSocket.
     """
@@ -68,5 +68,5 @@ def _with_headers(send: Send) -> Send:
 
 
 def static_files() -> StaticFiles:
-    """The page's own files; `/` is index.html."""
+    """Serve the page's own files; `/` is index.html."""
     return StaticFiles(directory=STATIC, html=True)

@@ -1,6 +1,6 @@
-"""`/practice/api/…`: acting as somebody and reading the state, for the page and for drivers in other processes.
+"""Serve `/practice/api/…`: act as somebody and read the state, for the page and for remote drivers.
 
-Every POST takes a JSON object; unknown people, channels, messages or fields answer 404 and a sentence in `error`.
+Every POST takes a JSON object. Unknown people, channels, messages or fields get 404 and a sentence in `error`.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Verb = Callable[[Json], Awaitable[Json]]
 
 
 class PageApi:
-    """The endpoints of one workspace."""
+    """Serve the endpoints of one workspace."""
 
     def __init__(self, workspace: Workspace, acts: Acts) -> None:
         self._workspace = workspace
         self._acts = acts
 
     def routes(self) -> list[BaseRoute]:
-        """What to mount under `/practice/api`."""
+        """Return what to mount under `/practice/api`."""
         verbs: dict[str, Verb] = {
             "command": self._command,
             "say": self._say,
@@ -74,7 +74,7 @@ class PageApi:
         return StreamingResponse(self._stream(), media_type="text/event-stream")
 
     async def _stream(self) -> AsyncIterator[str]:
-        """Server-sent events: the number of the newest version after each change, and a comment while it is quiet."""
+        """Stream the newest version's number after each change as server-sent events, and a comment while quiet."""
         signal = self._workspace.signal
         seen = signal.version
         yield f"data: {json.dumps({'version': seen})}\n\n"

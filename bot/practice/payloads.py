@@ -1,4 +1,4 @@
-"""The bodies that Slack sends to an app. Shapes: Slack's reference pages for commands, interactions and events."""
+"""Build the bodies that Slack sends to an app, as in Slack's pages on commands, interactions and events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SPECIAL: Final = ("here", "channel", "everyone")
 
 
 def escaped_text(workspace: Workspace, text: str) -> str:
-    """A command's text under should_escape: & < > as entities, @names and #channels as ids.
+    """Return a command's text under should_escape: & < > as entities, @names and #channels as ids.
 
     Whether Slack also escapes & < > in command texts is not documented; entities are the harder case for an app.
     """
@@ -38,7 +38,7 @@ def escaped_text(workspace: Workspace, text: str) -> str:
 
 
 def command(workspace: Workspace, user: User, channel: Channel, name: str, text: str) -> Json:
-    """The form fields of a slash command."""
+    """Build the form fields of a slash command."""
     return {
         "token": VERIFICATION_TOKEN,
         "team_id": user.team_id,
@@ -71,7 +71,7 @@ def _interaction(kind: str, user: User) -> Json:
 def message_action(
     workspace: Workspace, user: User, channel: Channel, message: ChatMessage, action: Json, state: Json
 ) -> Json:
-    """A block_actions payload for an element in a message."""
+    """Build a block_actions payload for an element in a message."""
     container: Json = {
         "type": "message",
         "message_ts": message.ts,
@@ -93,7 +93,7 @@ def message_action(
 
 
 def view_action(workspace: Workspace, user: User, view: OpenView, action: Json) -> Json:
-    """A block_actions payload for an element in a modal or a home tab."""
+    """Build a block_actions payload for an element in a modal or a home tab."""
     return {
         **_interaction("block_actions", user),
         "container": {"type": "view", "view_id": view.id},
@@ -104,7 +104,7 @@ def view_action(workspace: Workspace, user: User, view: OpenView, action: Json) 
 
 
 def view_submission(workspace: Workspace, user: User, view: OpenView) -> Json:
-    """A view_submission payload; the view carries its state."""
+    """Build a view_submission payload; the view carries its state."""
     return {
         **_interaction("view_submission", user),
         "trigger_id": workspace.new_trigger(user.id),
@@ -114,12 +114,12 @@ def view_submission(workspace: Workspace, user: User, view: OpenView) -> Json:
 
 
 def view_closed(user: User, view: OpenView, *, is_cleared: bool) -> Json:
-    """A view_closed payload; it has no trigger_id."""
+    """Build a view_closed payload; it has no trigger_id."""
     return {**_interaction("view_closed", user), "view": view.to_json(), "is_cleared": is_cleared}
 
 
 def event(workspace: Workspace, body: Json) -> Json:
-    """The envelope of the Events API around one event."""
+    """Build the envelope of the Events API around one event."""
     authorization = {"enterprise_id": None, "team_id": TEAM_ID, "user_id": "U0GPUBOT", "is_bot": True}
     return {
         "token": VERIFICATION_TOKEN,
@@ -135,7 +135,7 @@ def event(workspace: Workspace, body: Json) -> Json:
 
 
 def home_opened(workspace: Workspace, user: User, channel: Channel, view: OpenView | None) -> Json:
-    """The app_home_opened event; it carries the published view from the second time on."""
+    """Build the app_home_opened event; it carries the published view from the second time on."""
     body: Json = {
         "type": "app_home_opened",
         "user": user.id,
@@ -149,7 +149,7 @@ def home_opened(workspace: Workspace, user: User, channel: Channel, view: OpenVi
 
 
 def message_event(channel: Channel, message: ChatMessage) -> Json:
-    """The message event for what a person wrote."""
+    """Build the message event for a person's message."""
     kind = "im" if channel.is_im else ("group" if channel.is_private else "channel")
     body: dict[str, Any] = {
         "type": "message",

@@ -1,4 +1,4 @@
-"""Reading a workspace as people see it. The driver in this process and the remote one share these questions."""
+"""Read a workspace as people see it; the driver in this process and the remote one share these questions."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ Place = str
 
 
 class Reader(ABC):
-    """Questions about what is on the screens. Answers are snapshots: later changes do not touch them."""
+    """Read what is on the screens. Answers are snapshots: later changes do not touch them."""
 
     @abstractmethod
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Every message, deleted and ephemeral ones too, oldest first."""
+        """Return every message, deleted and ephemeral ones too, oldest first."""
 
     @abstractmethod
     def channel_id(self, which: str) -> str:
-        """The id for #name, name or id. LookupError if there is no such channel."""
+        """Return the id for #name, name or id. LookupError if there is no such channel."""
 
     @abstractmethod
     def user_id(self, who: str) -> str:
-        """The id for a name. LookupError if there is nobody of that name."""
+        """Return the id for a name. LookupError if nobody has that name."""
 
     @abstractmethod
     def dm_id(self, who: str) -> str:
-        """The id of a person's direct messages with the app."""
+        """Return the id of a person's direct messages with the app."""
 
     @abstractmethod
     def view_stack(self, who: str) -> list[OpenView]:
-        """The modals on somebody's screen, the top one last."""
+        """Return the modals on somebody's screen, the top one last."""
 
     @abstractmethod
     def home(self, who: str) -> OpenView | None:
-        """Somebody's home tab, None before it was published."""
+        """Return somebody's home tab, None before it was published."""
 
     def channel_messages(self, channel: str = "#gpu", *, threads: bool = False) -> list[ChatMessage]:
-        """What everybody reads in a channel, oldest first; thread replies only with `threads`."""
+        """Return what everybody reads in a channel, oldest first; thread replies only with `threads`."""
         place = self.channel_id(channel)
         return [
             m.copy()
@@ -53,16 +53,16 @@ class Reader(ABC):
         ]
 
     def dm_messages(self, who: str) -> list[ChatMessage]:
-        """The direct messages between somebody and the app, thread replies too."""
+        """Return the direct messages between somebody and the app, thread replies too."""
         place = self.dm_id(who)
         return [m.copy() for m in self.all_messages() if m.channel == place and not m.deleted and not m.ephemeral_to]
 
     def ephemerals(self, who: str) -> list[ChatMessage]:
-        """What the app told only this person, everywhere."""
+        """Return the app's ephemeral messages to this person, in every channel."""
         return [m for m in self._only_to(who) if m.subtype != "notice"]
 
     def notices(self, who: str) -> list[ChatMessage]:
-        """What the platform told only this person, such as `/gpu failed with the error "operation_timeout".`"""
+        """Return the platform's notices to this person, such as `/gpu failed with the error "operation_timeout".`"""
         return [m for m in self._only_to(who) if m.subtype == "notice"]
 
     def _only_to(self, who: str) -> Iterator[ChatMessage]:
@@ -70,7 +70,7 @@ class Reader(ABC):
         return (m.copy() for m in self.all_messages() if m.ephemeral_to == reader and not m.deleted)
 
     def thread(self, message: ChatMessage) -> list[ChatMessage]:
-        """The replies to a message, oldest first."""
+        """Return the replies to a message, oldest first."""
         return [
             m.copy()
             for m in self.all_messages()
@@ -82,19 +82,19 @@ class Reader(ABC):
         ]
 
     def now(self, message: ChatMessage) -> ChatMessage:
-        """The message as it is now. LookupError when it is gone."""
+        """Return the message as it is now. LookupError when it is deleted."""
         for found in self.all_messages():
             if found.channel == message.channel and found.ts == message.ts:
                 return found.copy()
         raise LookupError(f"there is no message {message.ts} in {message.channel}")
 
     def view(self, who: str) -> OpenView | None:
-        """The modal on top of somebody's screen."""
+        """Return the modal on top of somebody's screen."""
         stack = self.view_stack(who)
         return stack[-1] if stack else None
 
     def duplicates(self, channel: str | None = None) -> list[list[ChatMessage]]:
-        """Groups of the app's messages that say the same thing at the same place: each should have one member."""
+        """Group the app's messages that say the same at the same place: each group should have one member."""
         place = self.channel_id(channel) if channel else None
         groups: dict[str, list[ChatMessage]] = {}
         for m in self.all_messages():
@@ -110,24 +110,24 @@ def _fingerprint(message: ChatMessage) -> str:
 
 
 def without_ids(value: Any) -> Any:
-    """Blocks without the ids that differ from post to post."""
+    """Return blocks without the ids that differ from post to post."""
     if isinstance(value, dict):
         return {k: without_ids(v) for k, v in value.items() if k != "block_id"}
     return [without_ids(item) for item in value] if isinstance(value, list) else value
 
 
 def buttons(thing: ChatMessage | OpenView) -> list[Json]:
-    """The buttons of a message or view, in reading order."""
+    """List the buttons of a message or view, in reading order."""
     return [e for block in flat_blocks(thing.blocks) for e in elements_of(block) if e.get("type") == "button"]
 
 
 def button_texts(thing: ChatMessage | OpenView) -> list[str]:
-    """The words on the buttons, in reading order."""
+    """List the words on the buttons, in reading order."""
     return [str(button["text"]["text"]) for button in buttons(thing)]
 
 
 def all_text(thing: ChatMessage | OpenView) -> str:
-    """Every word that a person reads, one piece a line: the text, headers, sections, cells, buttons, labels."""
+    """Return every word that a person reads, one piece a line: text, headers, sections, cells, buttons, labels."""
     pieces: list[str] = [thing.text] if isinstance(thing, ChatMessage) else [thing.title]
     _collect(thing.blocks, pieces)
     return "\n".join(piece for piece in pieces if piece)

@@ -1,4 +1,4 @@
-"""Driving a practice workspace that another process serves: the same verbs and questions, over HTTP."""
+"""Drive a practice workspace that another process serves: the same verbs and questions, over HTTP."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TIMEOUT_S: Final = 40.0
 
 
 class RemoteDriver(Reader):
-    """`async with RemoteDriver("http://127.0.0.1:4711") as ws: await ws.as_("alice").command("/gpu help")`.
+    """Drive a workspace over HTTP: `async with RemoteDriver("http://127.0.0.1:4711") as ws: …`.
 
-    The questions of `Reader` are answered from the newest state fetched: each verb and `until` fetch it anew.
+    The questions of `Reader` are answered from the last fetched state; each verb and `until` fetch it again.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -41,7 +41,7 @@ class RemoteDriver(Reader):
         await self._client.aclose()
 
     def as_(self, who: str) -> RemotePerson:
-        """Somebody's hands. LookupError for an unknown name."""
+        """Return somebody to act as. LookupError for an unknown name."""
         self.user_id(who)
         return RemotePerson(self, who)
 
@@ -52,7 +52,7 @@ class RemoteDriver(Reader):
         self.state = answer.json()
 
     async def call(self, verb: str, body: Json) -> Json:
-        """One verb. LookupError for what does not exist, ValueError for a wrong argument, with the server's words."""
+        """Call one verb. Raises LookupError or, for a wrong argument, ValueError, with the server's sentence."""
         answer = await self._client.post(f"/{verb}", json=body)
         if answer.status_code in {400, 404, 415}:
             kind = LookupError if answer.status_code == 404 else ValueError
@@ -63,7 +63,7 @@ class RemoteDriver(Reader):
         return result
 
     async def until(self, look: Callable[[], T], timeout_s: float = WAIT_S) -> T:
-        """Wait until `look()` is true and return what it said; it is asked again after every change.
+        """Wait until `look()` is true and return its result; it is called again after every change.
 
         Raises TimeoutError, with what is on the screens, after `timeout_s` real seconds.
         """
@@ -86,11 +86,11 @@ class RemoteDriver(Reader):
         await self.call("fault", {name: getattr(fault, name) for name in names})
 
     async def delete_message(self, message: ChatMessage) -> None:
-        """Take a message away, as an administrator can."""
+        """Delete a message, as an administrator can."""
         await self.call("delete_message", {"channel": message.channel, "ts": message.ts})
 
     async def log(self, after: int = 0) -> list[Json]:
-        """The raw log: what went over the wire in both directions."""
+        """Return the raw log: requests and answers in both directions."""
         answer = await self._client.get("/log", params={"after": after})
         lines: list[Json] = answer.json()["log"]
         return lines
@@ -98,11 +98,11 @@ class RemoteDriver(Reader):
     # ── Reader ───────────────────────────────────────────────────────────────────────────────────
 
     def all_messages(self) -> Iterable[ChatMessage]:
-        """Every message, oldest first."""
+        """Return every message, oldest first."""
         return [ChatMessage.from_state(data) for data in self.state["messages"]]
 
     def channel_id(self, which: str) -> str:
-        """The id of a channel."""
+        """Return the id of a channel."""
         bare = which.removeprefix("#")
         for channel in self.state["channels"]:
             if bare == channel["id"] or (bare == channel["name"] and not channel["dm_user"]):
@@ -110,14 +110,14 @@ class RemoteDriver(Reader):
         raise LookupError(f"no channel is called {which!r}")
 
     def user_id(self, who: str) -> str:
-        """The id of a person."""
+        """Return the id of a person."""
         for user in self.state["users"]:
             if who.removeprefix("@") in {user["id"], user["name"]}:
                 return str(user["id"])
         raise LookupError(f"nobody is called {who!r}")
 
     def dm_id(self, who: str) -> str:
-        """The id of somebody's direct messages with the app."""
+        """Return the id of somebody's direct messages with the app."""
         person = self.user_id(who)
         for channel in self.state["channels"]:
             if channel["dm_user"] == person:
@@ -125,17 +125,17 @@ class RemoteDriver(Reader):
         raise LookupError(f"{who} has no messages with the app yet")
 
     def view_stack(self, who: str) -> list[OpenView]:
-        """The modals on somebody's screen, the top one last."""
+        """Return the modals on somebody's screen, the top one last."""
         return [OpenView.from_state(data) for data in self.state["stacks"].get(self.user_id(who), [])]
 
     def home(self, who: str) -> OpenView | None:
-        """Somebody's home tab."""
+        """Return somebody's home tab."""
         found = self.state["homes"].get(self.user_id(who))
         return OpenView.from_state(found) if found else None
 
 
 class RemotePerson:
-    """One person's hands, in another process."""
+    """Act as one person, in another process."""
 
     def __init__(self, driver: RemoteDriver, name: str) -> None:
         self._driver = driver
@@ -172,11 +172,11 @@ class RemotePerson:
         return await self._do("close", view_id=view.id, everything=everything)
 
     async def open_home(self) -> ActionResult:
-        """Look at the app's home tab."""
+        """Open the app's home tab."""
         return await self._do("home")
 
     async def view(self, timeout_s: float = WAIT_S) -> OpenView:
-        """The modal on this person's screen, waited for."""
+        """Wait for the modal on this person's screen."""
         found = await self._driver.until(lambda: self._driver.view(self.name), timeout_s)
         if found is None:
             raise TimeoutError(f"{self.name} has no dialog on the screen")

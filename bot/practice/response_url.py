@@ -1,4 +1,4 @@
-"""Answers through a response_url: five posts within thirty minutes, seen by one person unless said otherwise."""
+"""Answer through a response_url: five posts within thirty minutes, seen by one person unless said otherwise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIFETIME: Final = timedelta(minutes=30)
 
 
 def respond(workspace: Workspace, token: str, body: Json) -> Json:
-    """One post to a response_url. Raises `ApiError` with `http_status`."""
+    """Accept one post to a response_url. Raises `ApiError` with `http_status`."""
     right = workspace.response_urls.get(token)
     if right is None:
         raise ApiError("invalid_url", http_status=404)

@@ -1,4 +1,4 @@
-"""Serving an ASGI program on loopback from inside a running event loop."""
+"""Serve an ASGI program on loopback from inside a running event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOST: Final = "127.0.0.1"
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the program around it, and stops when it is told instead of looking for it."""
+    """Serve without handling signals, and stop at once when the program asks for it."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -23,7 +23,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Do nothing: whoever owns the process decides when to stop."""
+        """Do nothing: the program that owns the process decides when to stop."""
         yield
 
     def stop(self) -> None:
@@ -32,7 +32,7 @@ class _Server(uvicorn.Server):
         self._told.set()
 
     async def main_loop(self) -> None:
-        """Wait to be told, and write the date of the answers anew every second."""
+        """Wait for the stop, and write the date of the answers anew every second."""
         while not await self.on_tick(0):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), 1)

@@ -1,4 +1,4 @@
-"""Waiting for a change without polling."""
+"""Wait for a change without polling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class Signal:
-    """Counts the changes of something and wakes everybody who waits for the next one.
+    """Count the changes of something and wake everybody who waits for the next one.
 
     Waiters may live in several event loops, because a server under test often runs in a thread of its own.
     """
@@ -17,12 +17,12 @@ class Signal:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
-        """Say that something changed."""
+        """Report a change."""
         self.version += 1
         self._wake()
 
     def close(self) -> None:
-        """Wake everybody for good: nothing will change any more."""
+        """Wake everybody finally: nothing will change any more."""
         self.closed = True
         self._wake()
 
@@ -31,7 +31,7 @@ class Signal:
             waiter.get_loop().call_soon_threadsafe(_finish, waiter)
 
     async def wait(self, after: int, timeout_s: float | None = None) -> int:
-        """Return as soon as `version` is above `after`, at once when it already is; at the latest after `timeout_s`."""
+        """Return once `version` is above `after`, at once when it already is; at the latest after `timeout_s`."""
         if self.version > after or self.closed:
             return self.version
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""The whole workspace as JSON, as one person sees it or, without a viewer, everything."""
+"""Return the whole workspace as JSON, as one person sees it or, without a viewer, everything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.practice.workspace import Workspace
 
 
 def snapshot(workspace: Workspace, viewer: str | None = None) -> Json:
-    """State for the page (`viewer` is a user id) and for the remote driver (None). Times are epoch seconds."""
+    """Return the state for the page (`viewer` is a user id) or the remote driver (None). Times are epoch seconds."""
     visible = [m for m in workspace.messages if viewer is None or _sees(workspace, m, viewer)]
     return {
         "version": workspace.signal.version,
@@ -47,5 +47,5 @@ def _sees(workspace: Workspace, message: ChatMessage, viewer: str) -> bool:
 
 
 def raw_log(workspace: Workspace, after: int) -> Json:
-    """The raw log's lines with a number above `after`, oldest first."""
+    """Return the raw log's lines with a number above `after`, oldest first."""
     return {"log": [asdict(record) for record in workspace.log if record.number > after]}

@@ -1,4 +1,4 @@
-"""Socket Mode: the app's WebSockets, and envelopes that go to one of them."""
+"""Serve Socket Mode: the app's WebSockets, and envelopes that are sent to one of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Connection:
 
 
 class SocketHub:
-    """Every open WebSocket of the app. Use it from the event loop that serves the workspace."""
+    """Hold every open WebSocket of the app. Use it from the event loop that serves the workspace."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -41,16 +41,16 @@ class SocketHub:
 
     @property
     def count(self) -> int:
-        """How many connections are open."""
+        """Count the open connections."""
         return len(self._connections)
 
     @property
     def delivered(self) -> list[int]:
-        """How many envelopes each open connection has got."""
+        """Return how many envelopes each open connection has received."""
         return [connection.delivered for connection in self._connections]
 
     async def serve(self, socket: WebSocket) -> None:
-        """Greet one connection and read its acks until it goes."""
+        """Greet one connection and read its acks until it closes."""
         await socket.accept()
         if len(self._connections) >= CONNECTIONS_MAX:
             await self._say_goodbye(socket, "too_many_websockets")
@@ -86,7 +86,7 @@ class SocketHub:
     async def send(self, kind: str, payload: Json, *, attempt: int = 0, reason: str = "") -> Json:
         """Send one envelope to one connection, each in turn, and return the ack's payload. Raises `NoConnection`.
 
-        Waits for ever; the caller sets the limit.
+        It waits without a limit; the caller sets one.
         """
         if not self._connections:
             raise NoConnection("the app has no Socket Mode connection open")

@@ -1,4 +1,4 @@
-"""Modals and home tabs: opening, pushing, updating, publishing and closing."""
+"""Open, push, update, publish and close modals and home tabs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STACK_MAX: Final = 3
 
 
 def checked_view(value: Any, kind: str | None = None) -> Json:
-    """A view's body after every check. Raises `ApiError` as views.open does."""
+    """Return a view's body after every check. Raises `ApiError` as views.open does."""
     body = parse_json_argument(value, "view")
     if not isinstance(body, dict):
         raise ApiError("invalid_arguments", response_metadata={"messages": ["[ERROR] missing required field: view"]})
@@ -43,7 +43,7 @@ def _new_view(workspace: Workspace, user_id: str, body: Json, previous: OpenView
 
 
 def open_view(workspace: Workspace, trigger_id: object, value: Any) -> OpenView:
-    """Show a modal to the person whose trigger this is; a modal already open gives way to it."""
+    """Show a modal to the person whose trigger this is; it replaces a modal that is open already."""
     user_id = workspace.use_trigger(trigger_id)
     body = checked_view(value, "modal")
     view = _new_view(workspace, user_id, body, None)
@@ -83,7 +83,7 @@ def update_view(workspace: Workspace, view_id: object, external_id: object, valu
 
 
 def replace_body(workspace: Workspace, view: OpenView, body: Json) -> OpenView:
-    """Give an open view a new, checked body; what people typed in inputs that stay is kept."""
+    """Give an open view a new, checked body; the text in inputs that stay is kept."""
     kept = {str(block["block_id"]) for block in body["blocks"]}
     view.body = body
     view.hash = _new_hash(workspace)
@@ -113,13 +113,13 @@ def publish_view(workspace: Workspace, user_id: object, value: Any, given_hash: 
 
 
 def open_views(workspace: Workspace) -> dict[str, OpenView]:
-    """Every modal on a screen and every home tab, by id."""
+    """Return every modal on a screen and every home tab, by id."""
     shown = [view for stack in workspace.stacks.values() for view in stack]
     return {view.id: view for view in (*shown, *workspace.homes.values())}
 
 
 def close_view(workspace: Workspace, view: OpenView, *, everything: bool = False) -> list[OpenView]:
-    """Take a modal away, with `everything` the whole stack. Returns the views that were closed."""
+    """Close a modal, with `everything` the whole stack. Returns the views that were closed."""
     stack = workspace.stacks.get(view.user, [])
     gone = [v for v in stack if everything or v.id == view.id]
     workspace.stacks[view.user] = [v for v in stack if v not in gone]

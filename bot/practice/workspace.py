@@ -1,4 +1,4 @@
-"""The state of one practice workspace, who is in it, and how things in it are found and named."""
+"""Hold the state of one practice workspace, and find and name what is in it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PEOPLE: Final = (
     ("U0DAVE", "dave", "Dave Petrov", "outsider"),
 )
 TravelHook = Callable[[float], Awaitable[None]]
-#: How many seconds from now something of the app is due; None when nothing is.
+#: Returns the seconds until the app's next due row; None without one.
 DueHook = Callable[[], Awaitable[float | None]]
 
 
@@ -128,10 +128,10 @@ class Workspace:
         self.signal.notify()
 
     async def travel(self, seconds: float) -> None:
-        """Move the clock forward in steps, and tell whoever subscribed in `on_travel` after each of them.
+        """Move the clock forward in steps, and call the subscribers in `on_travel` after each step.
 
-        A step ends at whatever is due next as far as `due_in` knows, so that a warning is given before the end that it
-        warns of. One journey follows the other. TypeError when the clock cannot move.
+        A step ends at the next due row that `due_in` knows, so that a warning is sent before the end that it announces.
+        Journeys run one after the other. TypeError when the clock cannot move.
         """
         move = getattr(self.clock, "travel", None)
         if move is None:
@@ -148,22 +148,22 @@ class Workspace:
                 self.changed()
 
     def next_ts(self) -> str:
-        """A message's name: seconds with six decimals, unique and growing."""
+        """Return a message's name: seconds with six decimals, unique and growing."""
         now_us = int(self.clock.now().timestamp() * 1_000_000)
         self._last_ts_us = max(now_us, self._last_ts_us + 1)
         return f"{self._last_ts_us // 1_000_000}.{self._last_ts_us % 1_000_000:06d}"
 
     def number(self) -> int:
-        """A number never given before."""
+        """Return a number never used before."""
         self._number += 1
         return self._number
 
     def new_id(self, prefix: str) -> str:
-        """An id in Slack's style: the prefix and ten upper-case characters."""
+        """Return an id in Slack's style: the prefix and ten upper-case characters."""
         return f"{prefix}{self.number():02X}{secrets.token_hex(4).upper()}"
 
     def record(self, kind: Any, name: str, request: Json, response: Json, status: int | None) -> None:
-        """Keep one line of the raw log; the oldest lines go when it is full."""
+        """Add one line to the raw log; the oldest lines are dropped when it is full."""
         stamp = self.clock.now().isoformat()
         self.log.append(Record(self.number(), stamp, kind, name, request, response, status))
         del self.log[:-LOG_KEPT]
@@ -172,17 +172,17 @@ class Workspace:
     # ── people and places ────────────────────────────────────────────────────────────────────────
 
     def add_user(self, user: User) -> User:
-        """Put somebody into the workspace."""
+        """Add somebody to the workspace."""
         self.users[user.id] = user
         return user
 
     def add_channel(self, channel: Channel) -> Channel:
-        """Put a channel into the workspace."""
+        """Add a channel to the workspace."""
         self.channels[channel.id] = channel
         return channel
 
     def user(self, who: str) -> User:
-        """By id, name or @name. LookupError names the people there are."""
+        """Find a user by id, name or @name. LookupError lists the people."""
         bare = who.removeprefix("@")
         for user in self.users.values():
             if bare in {user.id, user.name}:
@@ -191,7 +191,7 @@ class Workspace:
         raise LookupError(f"nobody is called {who!r} here; there are {known}")
 
     def channel(self, which: str) -> Channel:
-        """By id, #name or name; a person's id or @name gives their messages with the app. LookupError if unknown."""
+        """Find a channel by id, #name or name; a person's id or @name gives their direct messages with the app."""
         bare = which.removeprefix("#")
         for channel in self.channels.values():
             if bare in {channel.id, channel.name} and (not channel.is_im or bare == channel.id):
@@ -202,14 +202,14 @@ class Workspace:
         raise LookupError(f"no channel is called {which!r} here; there are {known}")
 
     def dm(self, user_id: str) -> Channel:
-        """The direct messages between a person and the app, opened when they are not open yet."""
+        """Return the direct messages between a person and the app, opened when they are not open yet."""
         channel_id = f"D0{user_id.removeprefix('U0')}"
         if channel_id not in self.channels:
             self.add_channel(Channel(channel_id, "directmessage", {user_id, BOT_USER_ID}, dm_user=user_id))
         return self.channels[channel_id]
 
     def place_for_app(self, reference: object, *, posting: bool = False) -> Channel:
-        """The channel that the app means, as the Web API understands it. Raises `ApiError`."""
+        """Return the channel that the app means, as the Web API reads it. Raises `ApiError`."""
         if not isinstance(reference, str) or not reference:
             raise ApiError("channel_not_found")
         bare = reference.removeprefix("#")
@@ -239,23 +239,23 @@ class Workspace:
     # ── messages ─────────────────────────────────────────────────────────────────────────────────
 
     def find_message(self, channel_id: str, ts: str) -> ChatMessage | None:
-        """The message of that name, also when it has been deleted."""
+        """Return the message of that name, also when it has been deleted."""
         return next((m for m in self.messages if m.channel == channel_id and m.ts == ts), None)
 
     def living(self, channel_id: str) -> Iterable[ChatMessage]:
-        """The messages of a channel that everybody sees, oldest first."""
+        """Return the messages of a channel that everybody sees, oldest first."""
         return (m for m in self.messages if m.channel == channel_id and not m.deleted and m.ephemeral_to is None)
 
     # ── rights that an interaction gives ─────────────────────────────────────────────────────────
 
     def new_trigger(self, user_id: str) -> str:
-        """A trigger_id for `user_id`."""
+        """Return a new trigger_id for `user_id`."""
         trigger = Trigger(f"{self.number()}.{secrets.token_hex(12)}", user_id, self.clock.now())
         self.triggers[trigger.id] = trigger
         return trigger.id
 
     def use_trigger(self, trigger_id: object) -> str:
-        """Spend a trigger_id; returns whose it is. Raises `ApiError` when it is unknown, old or spent."""
+        """Use a trigger_id up and return its user. Raises `ApiError` when it is unknown, old or used."""
         trigger = self.triggers.get(trigger_id) if isinstance(trigger_id, str) else None
         if trigger is None:
             raise ApiError("invalid_trigger_id")
@@ -267,11 +267,11 @@ class Workspace:
         return trigger.user
 
     def new_response_url(self, user_id: str, channel_id: str, message_ts: str | None = None) -> str:
-        """A response_url for one interaction; `message_ts` is the message it may replace."""
+        """Return a response_url for one interaction; `message_ts` is the message it may replace."""
         token = secrets.token_hex(16)
         self.response_urls[token] = ResponseUrl(token, user_id, channel_id, self.clock.now(), message_ts)
         return f"{self.base_url}/response/{token}"
 
     def close(self) -> None:
-        """End the streams and waits; the workspace takes part in nothing any more."""
+        """End the streams and waits of the workspace."""
         self.signal.close()

@@ -1,1 +1,1 @@
-"""The Slack door: takes what people type and click, hands commands to services, and shows what the ledger says."""
+"""The Slack interface: read what people type and click, hand commands to services, show the ledger's state."""

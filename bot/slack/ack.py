@@ -1,4 +1,4 @@
-"""What Slack is answered within three seconds: computed from the payload and the policy alone, nobody is asked."""
+"""Plan the acknowledgement that Slack needs within three seconds, from the payload and the policy alone."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ OTHER_TEAM: Final = "Only members of the workspace that installed this app can u
 
 @dataclass(frozen=True, slots=True)
 class AckPlan:
-    """`answer` is acknowledged as it is; `work` is what is processed afterwards, None when the answer is all.
+    """The acknowledgement of a message (`answer`), and what is processed afterwards (`work`; None when nothing is).
 
-    `parsed` are the words of a command, so that they need not be read again.
+    `parsed` are the words of a command, so that they need not be parsed again.
     """
 
     answer: dict[str, Any] = field(default_factory=dict)
@@ -42,33 +42,35 @@ class AckPlan:
     parsed: ParsedCommand | None = None
 
 
-def plan(heard: InboundMessage, policy: Policy, clouds: Sequence[str], command: str, home_team: str | None) -> AckPlan:
-    """The acknowledgement of one message. The same payload always gets the same one."""
-    if not heard.user:
+def plan(
+    received: InboundMessage, policy: Policy, clouds: Sequence[str], command: str, home_team: str | None
+) -> AckPlan:
+    """Plan the acknowledgement of one message; the same payload always gets the same one."""
+    if not received.user:
         return AckPlan()
-    foreign = bool(home_team and heard.team and heard.team != home_team)
-    if heard.kind is InboundKind.COMMAND:
-        return _ephemeral(said(OTHER_TEAM)) if foreign else _command(heard, policy, clouds, command)
+    foreign = bool(home_team and received.team and received.team != home_team)
+    if received.kind is InboundKind.COMMAND:
+        return _ephemeral(said(OTHER_TEAM)) if foreign else _command(received, policy, clouds, command)
     if foreign:
         return AckPlan()
-    if heard.kind is InboundKind.ACTION:
-        return AckPlan(work=heard if heard.action.partition(":")[0] in BUTTONS else None)
-    if heard.kind is InboundKind.VIEW:
-        return _view(heard, policy)
-    return AckPlan(work=heard if heard.kind is InboundKind.HOME else None)
+    if received.kind is InboundKind.ACTION:
+        return AckPlan(work=received if received.action.partition(":")[0] in BUTTONS else None)
+    if received.kind is InboundKind.VIEW:
+        return _view(received, policy)
+    return AckPlan(work=received if received.kind is InboundKind.HOME else None)
 
 
-def _command(heard: InboundMessage, policy: Policy, clouds: Sequence[str], command: str) -> AckPlan:
-    if heard.text == WITHHELD:
+def _command(received: InboundMessage, policy: Policy, clouds: Sequence[str], command: str) -> AckPlan:
+    if received.text == WITHHELD:
         return _ephemeral(said(PRIVATE_KEY))
-    parsed = parse(heard.text, policy)
+    parsed = parse(received.text, policy)
     if isinstance(parsed, GrammarError):
         return _ephemeral(help_message.grammar_error(parsed, command))
     if parsed.name == "help":
         return _ephemeral(help_message.overview(command, parsed.target))
     if parsed.name in ASKS_CLOUDS or (parsed.name == "provision" and parsed.job):
-        return AckPlan(_asking(parsed, clouds), heard, parsed)
-    return AckPlan(work=heard, parsed=parsed)
+        return AckPlan(_asking(parsed, clouds), received, parsed)
+    return AckPlan(work=received, parsed=parsed)
 
 
 def _asking(parsed: ParsedCommand, clouds: Sequence[str]) -> dict[str, Any]:
@@ -77,23 +79,23 @@ def _asking(parsed: ParsedCommand, clouds: Sequence[str]) -> dict[str, Any]:
     return _ephemeral(said(f"Asking {plural(len(asked), 'cloud')}…")).answer
 
 
-def _view(heard: InboundMessage, policy: Policy) -> AckPlan:
+def _view(received: InboundMessage, policy: Policy) -> AckPlan:
     found: Any = {}
-    if heard.view == modals.PROVISION:
-        found = forms.read_job(heard.values, policy)
-    elif heard.view == modals.REJECT:
-        found = forms.read_reason(heard.values, policy)
-    elif heard.view == modals.AMOUNT:
-        found = forms.read_confirmation(heard.values)
-    elif heard.view == modals.CHANGE:
-        found = forms.read_change(heard.values, policy)
-    elif heard.view == modals.EXTEND:
-        found = forms.read_extension(heard.values, policy)
+    if received.view == modals.PROVISION:
+        found = forms.read_job(received.values, policy)
+    elif received.view == modals.REJECT:
+        found = forms.read_reason(received.values, policy)
+    elif received.view == modals.AMOUNT:
+        found = forms.read_confirmation(received.values)
+    elif received.view == modals.CHANGE:
+        found = forms.read_change(received.values, policy)
+    elif received.view == modals.EXTEND:
+        found = forms.read_extension(received.values, policy)
     else:
         return AckPlan()
     if isinstance(found, Mapping):
         return AckPlan({"response_action": "errors", "errors": dict(found)})
-    return AckPlan(work=heard)
+    return AckPlan(work=received)
 
 
 def _ephemeral(message: Message) -> AckPlan:

@@ -1,4 +1,4 @@
-"""The door itself: Bolt in HTTP or Socket Mode, the inbox before every acknowledgement, and the worker behind it."""
+"""Receive Slack's messages with Bolt over HTTP or Socket Mode; store each one before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ NOT_STORED = "I could not note this down, so nothing was done. Please try again 
 log = logging.getLogger(__name__)
 
 
-async def process(desk: HandlerContext, job: HandlerJob) -> None:
-    """Hand one stored message to its handler. Idempotent, so that it may run again after a crash."""
+async def process(handler: HandlerContext, job: HandlerJob) -> None:
+    """Hand one stored message to its handler. It is idempotent, so it may run again after a crash."""
     if job.message.kind is InboundKind.COMMAND:
-        await commands.run(desk, job)
+        await commands.run(handler, job)
     elif job.message.kind is InboundKind.ACTION:
-        await actions.click(desk, job)
+        await actions.click(handler, job)
         if job.message.view == CALLBACK:
-            await home.publish(desk, job)  # What was clicked there has changed what it shows.
+            await home.publish(handler, job)  # What was clicked there has changed what it shows.
     elif job.message.kind is InboundKind.VIEW:
-        await actions.submitted(desk, job)
+        await actions.submitted(handler, job)
     elif job.message.kind is InboundKind.HOME:
-        await home.publish(desk, job)
+        await home.publish(handler, job)
 
 
 class SlackApp:
-    """Everything that Slack needs of this process. `start` and `stop` run in the loop that serves `asgi`."""
+    """Run the Slack interface of this process; `start` and `stop` run in the loop that serves `asgi`."""
 
     def __init__(self, ctx: Context, settings: SlackSettings) -> None:
         for name in LIBRARIES:
@@ -56,34 +56,34 @@ class SlackApp:
         self._ctx = ctx
         self._settings = settings
         self._web = Web(settings)
-        self._desk = HandlerContext(
+        self._handler = HandlerContext(
             ctx, settings, self._web, Directory(self._web, ctx.clock, ctx.policy, settings.team_id)
         )
-        self._worker = Worker(self._desk, process)
+        self._worker = Worker(self._handler, process)
         self._bolt = self._build()
         self._socket: AsyncSocketModeHandler | None = None
         self.messenger = Notifier(ctx, settings, self._web)
 
     @property
     def asgi(self) -> Asgi:
-        """The application to mount at /slack/events; it needs the signing secret."""
+        """Return the application to mount at /slack/events; it needs the signing secret."""
         return Guard(self._serve, self._settings.signing_secret, self._ctx.clock)
 
     @property
     def people(self) -> Directory:
-        """Who people are, for the doors that are not Slack."""
-        return self._desk.directory
+        """Return the directory of people, for the interfaces other than Slack."""
+        return self._handler.directory
 
     @property
     def backlog(self) -> int:
-        """How many acknowledged messages wait in memory."""
+        """Count the acknowledged messages that wait in memory."""
         return self._worker.backlog
 
     async def start(self) -> None:
-        """Start the workers, and in Socket Mode connect. Slack being away now is logged, and asked again later."""
+        """Start the workers, and connect in Socket Mode. When Slack is away, this is logged and tried again later."""
         self._worker.start()
         try:
-            await self._desk.directory.home_team()
+            await self._handler.directory.home_team()
         except WebError as error:
             log.warning("Slack did not say which workspace this is: %s", error)
         if self._settings.app_token:
@@ -93,7 +93,7 @@ class SlackApp:
             await self._socket.connect_async()  # type: ignore[no-untyped-call] # Bolt does not type it.
 
     async def stop(self) -> None:
-        """Take nothing more, finish what is quick, close every connection."""
+        """Accept nothing more, finish what is quick, close every connection."""
         if self._socket is not None:
             await self._socket.close_async()  # type: ignore[no-untyped-call] # Bolt does not type it.
             self._socket = None
@@ -102,11 +102,11 @@ class SlackApp:
         await self._web.close()
 
     async def idle(self) -> None:
-        """Wait until every acknowledged message in memory has been worked on."""
+        """Wait until every acknowledged message in memory is processed."""
         await self._worker.idle()
 
     async def recover(self, now: datetime) -> int:
-        """Take over messages whose process died, and those whose next try is due; the ticker calls this."""
+        """Claim messages whose process died, and those whose next try is due; the ticker calls this."""
         return await self._worker.recover(now)
 
     def _build(self) -> AsyncApp:
@@ -122,7 +122,7 @@ class SlackApp:
             client=self._web.bare_client(),
             authorize=authorize,
             signing_secret=self._settings.signing_secret,
-            # The guard has verified the raw bytes already, and a socket is its own proof.
+            # The guard has verified the raw bytes already; a socket is authenticated when it connects.
             request_verification_enabled=False,
             ssl_check_enabled=False,
             ignoring_self_events_enabled=False,
@@ -138,39 +138,39 @@ class SlackApp:
         return bolt
 
     async def _listen(self, ack: Any, body: dict[str, Any], req: AsyncBoltRequest) -> None:
-        """Plan the answer, store the message, acknowledge, and queue the work; a replay gets the stored answer."""
+        """Plan the answer, store the message, acknowledge it and queue the work; a replay gets the stored answer."""
         self._ctx.pressure.arrived()
         answer = await self._take(body, req.headers)
         await ack(answer or "")
 
     async def _take(self, body: dict[str, Any], headers: Mapping[str, Any]) -> dict[str, Any]:
-        heard = read_payload(body)
+        received = read_payload(body)
         settings = self._settings
         planned = plan(
-            heard, self._ctx.policy, tuple(self._ctx.providers), settings.command, self._desk.directory.known_team
+            received, self._ctx.policy, tuple(self._ctx.providers), settings.command, self._handler.directory.known_team
         )
         if planned.work is None:
             return planned.answer
         signature = next(iter(headers.get(SIGNATURE_HEADER, ())), None)
         key = key_of(body, signature)
-        message = Inbound(key, heard.kind, heard.to_json(), planned.answer, self._ctx.clock.now())
+        message = Inbound(key, received.kind, received.to_json(), planned.answer, self._ctx.clock.now())
         try:
             receipt = await self._ctx.inbox.put(message)
         except Exception:
             log.exception("an inbound message was not stored")
-            if heard.kind is InboundKind.COMMAND:
+            if received.kind is InboundKind.COMMAND:
                 return {"response_type": "ephemeral", "text": NOT_STORED}
             raise
         if receipt.claim is not None:
             since = self._ctx.clock.monotonic()
-            job = HandlerJob(key, receipt.claim, heard, trigger_of(body), since, planned.parsed)
-            self._worker.submit(job, urgent=heard.kind is not InboundKind.COMMAND or not planned.answer)
+            job = HandlerJob(key, receipt.claim, received, trigger_of(body), since, planned.parsed)
+            self._worker.submit(job, urgent=received.kind is not InboundKind.COMMAND or not planned.answer)
         return receipt.answer
 
     async def _serve(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        """The ASGI application behind the guard: a verified payload in, Bolt's answer out."""
+        """Serve Bolt behind the guard: a verified payload in, Bolt's answer out."""
         if scope["type"] != "http":
-            raise ValueError(f"the Slack door speaks HTTP only, not {scope['type']}")
+            raise ValueError(f"the Slack endpoint serves HTTP only, not {scope['type']}")
         # The signature is the key of the inbox. Bolt takes a parsed payload only in the mode that is named after
         # sockets; nothing that is switched on here behaves differently in it.
         signature = next(value for name, value in scope["headers"] if name.lower() == SIGNATURE_HEADER.encode())

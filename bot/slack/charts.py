@@ -1,4 +1,4 @@
-"""The chart of a plan. It goes to the direct messages of whoever asked: a private answer cannot hold an upload."""
+"""Show the chart of a plan in the requester's direct messages, because a private answer cannot hold an upload."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _COMMENT: Final = "The chart of the plan for {plan}: total cost against hours. N
 log = logging.getLogger(__name__)
 
 
-async def share(desk: HandlerContext, job: HandlerJob, planned: Planned) -> None:
-    """Show it, or say why it cannot be shown; the plan itself does not depend on it."""
+async def share(handler: HandlerContext, job: HandlerJob, planned: Planned) -> None:
+    """Show the chart, or say why it cannot be shown; the plan itself does not depend on it."""
     if planned.best is None:
         return
-    # Drawing takes a good part of a second of computing, and others wait for their acknowledgement meanwhile.
+    # Drawing computes for a good part of a second; in a thread it does not delay other acknowledgements.
     picture = await asyncio.to_thread(chart, planned)
     try:
-        opened = await desk.web.call("conversations.open", users=job.message.user)
+        opened = await handler.web.call("conversations.open", users=job.message.user)
         direct = str((opened.get("channel") or {}).get("id") or "")
         comment = _COMMENT.format(plan=safe(title(planned), 300))
-        await desk.web.share_picture(direct, NAME, picture, title=TITLE, said=comment)
+        await handler.web.share_picture(direct, NAME, picture, title=TITLE, said=comment)
     except WebError as error:
         log.warning("the chart of a plan was not shown: %s", error)
-        await desk.say(job, said(f"The plan's chart could not be shown ({safe(error.code)})."), about="chart")
+        await handler.say(job, said(f"The plan's chart could not be shown ({safe(error.code)})."), about="chart")

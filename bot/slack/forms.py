@@ -1,6 +1,6 @@
-"""What was put into a dialog, read with the readers of the `/gpu` language, so that both say the same.
+"""Read the fields of a dialog with the parsers of the `/gpu` grammar, so that both accept the same.
 
-Pure: the answer depends on the payload and the policy, and errors come back under the block they belong to.
+The functions are pure: they depend on the payload and the policy, and return each error under its block.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ledger.kernel.job import JobRequest
 
 Errors = dict[str, str]
 
-#: Blocks that are called as the word of the grammar that reads them; `typed` is another GPU.
+#: Blocks with the same name as the word of the grammar that reads them; `typed` is another GPU.
 _BLOCKS = ("gpu", "typed", "count", "hours", "disk", "max", "price", "clouds", "spot", "for")
-#: What a missing word is said under → blocks in which something else is wrong that may be why it is missing.
+#: Block that shows a missing word → blocks whose own error may be why the word is missing.
 _MISSING = {"gpu": ("typed", {"gpu", "typed", "limits", "work"}), "hours": ("hours", {"hours", "work"})}
 
 
 def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True) -> JobRequest | Errors:
-    """The job of a provision form, or what is wrong, by block id. Without `to_rent` nothing needs to be filled in."""
+    """Read the job of a provision form, or its errors by block id. Without `to_rent` nothing needs to be filled in."""
     draft, errors = Draft(policy), Errors()
     for block in (*_BLOCKS, "limits", "work"):
         try:
@@ -45,7 +45,7 @@ def read_job(values: Mapping[str, Any], policy: Policy, *, to_rent: bool = True)
 
 
 def _words(block: str, text: str) -> Iterator[WordToken]:
-    """Read one block as words: its own, or several of a kind. Raises `BadWord` for any other."""
+    """Return the words of one block: its own, or several of a kind. Raises `BadWord` for any other kind."""
     if block in _BLOCKS:
         if text:
             yield pair("gpu" if block == "typed" else block, text)
@@ -60,7 +60,7 @@ def _words(block: str, text: str) -> Iterator[WordToken]:
 
 
 def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:
-    """The reason of a rejection, or what is wrong with it."""
+    """Read the reason of a rejection, or its error."""
     reason = field_text(values, "reason")
     if not reason:
         return {"reason": "Say why, so that the requester knows what to change."}
@@ -69,7 +69,7 @@ def read_reason(values: Mapping[str, Any], policy: Policy) -> str | Errors:
 
 
 def read_extension(values: Mapping[str, Any], policy: Policy) -> tuple[Decimal, str] | Errors:
-    """`(hours more, why)`, or what cannot be read. Whether a reason is needed is judged by the service."""
+    """Read `(hours more, why)`, or the errors. The service checks whether a reason is needed."""
     try:
         hours = hours_of(field_text(values, "hours"), policy)
     except BadWord as error:
@@ -80,7 +80,7 @@ def read_extension(values: Mapping[str, Any], policy: Policy) -> tuple[Decimal, 
 
 
 def read_confirmation(values: Mapping[str, Any]) -> tuple[str, Decimal | None] | Errors:
-    """`(the amount as typed, the lower cap in dollars)`, or what cannot be read. A match is judged later."""
+    """Read `(the amount as typed, the lower cap in dollars)`, or the errors. Whether it matches is checked later."""
     typed, limit = field_text(values, "amount"), field_text(values, "cap")
     errors: Errors = {}
     if read_amount(typed) is None:
@@ -102,7 +102,7 @@ class Change:
 
 
 def read_change(values: Mapping[str, Any], policy: Policy) -> Change | Errors:
-    """The fields of an approval with changes, or what cannot be read. What is allowed is judged later."""
+    """Read the fields of an approval with changes, or their errors. Whether they are allowed is checked later."""
     time, limit, typed = (field_text(values, name) for name in ("hours", "cap", "amount"))
     errors: Errors = {}
     hours = None
@@ -119,7 +119,7 @@ def read_change(values: Mapping[str, Any], policy: Policy) -> Change | Errors:
 
 
 def field_text(values: Mapping[str, Any], block: str) -> str:
-    """One field as one safe line; several choices are joined by commas."""
+    """Return one field as one safe line; several choices are joined by commas."""
     value = values.get(block)
     if isinstance(value, list):
         return ",".join(clean(str(one)) for one in value)

@@ -1,7 +1,7 @@
-"""What stands in front of Bolt: nothing that Slack did not sign is parsed, and nothing that is malformed gets through.
+"""Refuse what Slack did not sign and what is malformed, before Bolt parses it.
 
 Bolt parses before it verifies, so a non-numeric timestamp, a wrong encoding or a broken payload would be a 500 to
-anybody who asks. Here each of them is 401, a body above 1 MiB is 413, and only signed, well-formed bytes go on.
+any caller. Here each of them is 401, a body above 1 MiB is 413, and only signed, well-formed bytes pass.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class RequestRefused(Exception):
-    """A request that goes no further; `status` is what is answered, the message says why in the log."""
+    """A refused request; `status` is the HTTP answer, the message says why in the log."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -56,7 +56,7 @@ class TooBig(RequestRefused):
 
 
 class Guard:
-    """ASGI middleware. Raises ValueError for an empty secret, because then everybody could sign."""
+    """Verify and parse requests before the application. Raises ValueError for an empty secret: everybody could sign."""
 
     def __init__(self, app: Asgi, signing_secret: str, clock: Clock) -> None:
         if not signing_secret:
@@ -66,7 +66,7 @@ class Guard:
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Verify and parse, then pass on with the payload under `PAYLOAD`. Lifespan and the like pass through."""
+        """Verify and parse, then pass on with the payload under `PAYLOAD`; other protocols pass through."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -79,14 +79,14 @@ class Guard:
             scope[PAYLOAD] = well_formed(body, headers.get("content-type", b""))
         except RequestRefused as refused:
             # The usual cause is a wrong signing secret, which an operator finds here. The body is never logged.
-            log.info("a request to the Slack door was refused: %s", refused)
+            log.info("a request to the Slack endpoint was refused: %s", refused)
             await _answer(send, refused)
             return
         await self._app(scope, _again(body, receive), send)
 
 
 def verify(secret: bytes, headers: dict[str, bytes], body: bytes, clock: Clock) -> None:
-    """Raise `Refused` unless Slack signed exactly these bytes within the last (or next) five minutes."""
+    """Raise `RequestRefused` unless Slack signed exactly these bytes within the last (or next) five minutes."""
     stamp = headers.get(TIMESTAMP_HEADER, b"")
     signature = headers.get(SIGNATURE_HEADER, b"")
     if not _TIMESTAMP.fullmatch(stamp) or not _SIGNATURE.fullmatch(signature):
@@ -99,7 +99,7 @@ def verify(secret: bytes, headers: dict[str, bytes], body: bytes, clock: Clock) 
 
 
 def well_formed(body: bytes, content_type: bytes) -> dict[str, Any]:
-    """The payload: a JSON object, a form's `payload` if it has one, or the form. `Refused` when it is no such thing."""
+    """Return the payload: a JSON object, a form's `payload`, or the form. Raises `RequestRefused` for anything else."""
     try:
         text = body.decode("utf-8")
         if content_type.split(b";")[0].strip().lower() == b"application/json" or text.startswith("{"):
@@ -146,7 +146,7 @@ async def _read(headers: dict[str, bytes], receive: Receive) -> bytes:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """The body once more for the application, then whatever the server says (a disconnect)."""
+    """Replay the body to the application, then pass on whatever the server sends (a disconnect)."""
     pending = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -156,7 +156,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 async def _answer(send: Send, refused: RequestRefused) -> None:
-    # The reason stays here: whoever cannot sign learns nothing about what was wrong.
+    # Only the log has the reason: a caller who cannot sign must not learn what was wrong.
     body = b"the request is too large" if refused.status == 413 else b"the request is not signed by Slack"
     await send(
         {

@@ -1,4 +1,4 @@
-"""What every handler works with: the services' context, Slack, and the two ways to answer a person."""
+"""Give every handler the services' context, Slack, and the ways to answer a person."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ledger.core.events import announce
 from ledger.core.outbox import notification_of
 from ledger.kernel.states import NotificationKind
 
-#: A trigger id lives three seconds from the click; some of them are spent on the way.
+#: A trigger id is valid for three seconds from the click; the way here takes part of them.
 TRIGGER_S = 2.5
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class HandlerJob:
     """One stored message to process.
 
-    Only there right after it came: `trigger`, `since` (when that was, monotonic seconds) and `parsed`, its words.
+    Set only right after it arrived: `trigger`, `since` (when it arrived, monotonic seconds) and `parsed`, its words.
     """
 
     key: str
@@ -45,7 +45,7 @@ class HandlerJob:
 
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
-    """Handed to every handler."""
+    """What every handler works with."""
 
     ctx: Context
     settings: SlackSettings
@@ -53,14 +53,14 @@ class HandlerContext:
     directory: Directory
 
     async def decider(self, job: HandlerJob) -> DeciderFacts:
-        """Who decides, with what Slack knows now of those in whose place they do."""
+        """Return the facts about the approver, with what Slack knows now of those who delegated to them."""
         facts = await self.directory.facts(job.message.user, job.message.team)
         return await delegation.looked_up(replace(self.ctx, people=self.directory), facts)
 
     async def say(self, job: HandlerJob, message: Message, channel: str = "", *, about: str = "") -> None:
-        """Answer privately, through the outbox, so that the answer survives a crash. Saying it twice says it once.
+        """Answer privately, through the outbox, so that the answer survives a crash; the same answer is sent once.
 
-        `about` tells a further answer to the same message from the first.
+        `about` distinguishes a further answer to the same message from the first.
         """
         subject = f"{job.key}/{about}" if about else job.key
         where = channel or job.message.channel
@@ -75,12 +75,12 @@ class HandlerContext:
         self.ctx.hints.outbox.set()
 
     async def open(self, job: HandlerJob, view: View, instead: str, channel: str = "") -> None:
-        """Open a dialog while the trigger lives; afterwards say `instead`, the sentence that tells what to do."""
+        """Open a dialog while its trigger is valid; afterwards say `instead`, the sentence about what to do."""
         if not await self.show(job, view, "views.open"):
             await self.say(job, said(instead), channel)
 
     async def change(self, view_id: str, view: View) -> bool:
-        """Replace what an open dialog shows. False when it was closed meanwhile or cannot be shown."""
+        """Replace the content of an open dialog; False when it was closed meanwhile or cannot be shown."""
         problems = validate_view(view)
         if problems:
             log.error("the dialog %s is not valid: %s", view["callback_id"], "; ".join(problems[:3]))
@@ -92,7 +92,7 @@ class HandlerContext:
         return True
 
     async def show(self, job: HandlerJob, view: View, method: str) -> str:
-        """Open a dialog, or push one onto another, while the trigger lives. Its id, empty when it is not shown."""
+        """Open a dialog, or push one, while the trigger is valid. Returns its id, empty when it is not shown."""
         age_s = self.ctx.clock.monotonic() - job.since
         if job.trigger and age_s < TRIGGER_S:
             problems = validate_view(view)

@@ -1,4 +1,4 @@
-"""Publishes the app's Home tab of whoever opens it or clicks in it."""
+"""Publish the app's Home tab for a person who opens it or clicks in it."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from ledger.queries.views import request_view
 log = logging.getLogger(__name__)
 
 
-async def publish(desk: HandlerContext, job: HandlerJob) -> None:
+async def publish(handler: HandlerContext, job: HandlerJob) -> None:
     """Render and publish the tab."""
-    heard = job.message
-    facts = await desk.directory.facts(heard.user, heard.team)
-    now = desk.ctx.clock.now()
-    view = home(await _mine(desk, facts), desk.settings.command, now)
+    received = job.message
+    facts = await handler.directory.facts(received.user, received.team)
+    now = handler.ctx.clock.now()
+    view = home(await _mine(handler, facts), handler.settings.command, now)
     problems = validate_view(view)
     if problems:
         log.error("the home tab is not valid: %s", "; ".join(problems[:3]))
     try:
-        await desk.web.call("views.publish", user_id=heard.user, view=view)
+        await handler.web.call("views.publish", user_id=received.user, view=view)
     except WebError as error:
         # The tab is drawn again whenever it is opened, so a failure is only worth a note.
-        log.warning("the home tab of %s was not published: %s", heard.user, error)
+        log.warning("the home tab of %s was not published: %s", received.user, error)
 
 
-async def _mine(desk: HandlerContext, facts: DeciderFacts) -> Mine:
-    ctx = desk.ctx
+async def _mine(handler: HandlerContext, facts: DeciderFacts) -> Mine:
+    ctx = handler.ctx
     own = await service.listing(ctx, facts.actor)
     spent = await costs.brief(ctx, facts.actor)
-    waiting = await decidable(desk, facts)
+    waiting = await decidable(handler, facts)
     async with ctx.db.read() as tx:
         views = [await request_view(tx, row.id) for row in waiting[:DECISIONS]]
     return Mine(
@@ -57,18 +57,18 @@ async def _mine(desk: HandlerContext, facts: DeciderFacts) -> Mine:
     )
 
 
-async def decidable(desk: HandlerContext, facts: DeciderFacts) -> list[Request]:
-    """Requests that wait for somebody like this person, who is not their requester."""
-    policy = desk.ctx.policy
+async def decidable(handler: HandlerContext, facts: DeciderFacts) -> list[Request]:
+    """List the requests that this person can approve, which are not their own."""
+    policy = handler.ctx.policy
     if not facts.known or not is_approver(policy, facts):
         return []
     names = {facts.actor.ref, *(one.ref for one in linked(policy, facts.actor))}
-    waiting = (await service.listing(desk.ctx)).requests
+    waiting = (await service.listing(handler.ctx)).requests
     pending = [
         row
         for row in waiting
         if row.state is RequestState.PENDING and (policy.allow_self_approval or row.requester not in names)
     ]
-    async with desk.ctx.db.read() as tx:
-        asked = await approvers.approver_groups(tx, policy, pending, desk.ctx.clock.now())
+    async with handler.ctx.db.read() as tx:
+        asked = await approvers.approver_groups(tx, policy, pending, handler.ctx.clock.now())
     return [row for row in pending if may_decide(policy, facts, asked[row.id])]

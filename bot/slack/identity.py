@@ -1,4 +1,4 @@
-"""Who somebody is, asked of Slack when they decide and remembered for at most a minute."""
+"""Look people up in Slack when they decide, and cache them for at most a minute."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Answer:
 
 
 class Directory:
-    """People and user groups of the home team."""
+    """Look up people and user groups of the home team."""
 
     def __init__(self, web: Web, clock: Clock, policy: Policy, team_id: str | None) -> None:
         self._web = web
@@ -39,17 +39,17 @@ class Directory:
 
     @property
     def known_team(self) -> str | None:
-        """The home team if it is known already, without asking."""
+        """Return the home team if it is known already, without asking Slack."""
         return self._team_id
 
     async def home_team(self) -> str:
-        """The team that installed the app; asked once. Raises `WebError`."""
+        """Return the team that installed the app; Slack is asked once. Raises `WebError`."""
         if self._team_id is None:
             self._team_id = str((await self._web.call("auth.test")).get("team_id") or "")
         return self._team_id
 
     async def facts(self, user: str, team: str) -> DeciderFacts:
-        """What a decision is judged by. A look-up that fails gives `known=False`, which refuses."""
+        """Return the facts that a decision is checked against; a failed look-up gives `known=False`, which refuses."""
         actor = Actor(ActorKind.SLACK, user, team)
         try:
             home = await self.home_team()
@@ -69,7 +69,7 @@ class Directory:
         )
 
     async def looked_up(self, actor: Actor) -> DeciderFacts:
-        """The same for somebody whom another door knows by their reference."""
+        """Return the same facts for somebody whom another interface knows by their reference."""
         return await self.facts(actor.id, actor.team)
 
     async def _person(self, user: str) -> Mapping[str, Any]:
@@ -82,7 +82,7 @@ class Directory:
         return found
 
     async def _groups_of(self, user: str) -> tuple[str, ...]:
-        """The approver groups that somebody is in. Whoever may decide anyway needs no group to be looked up."""
+        """List the approver groups of somebody. A person who is an approver already needs no look-up."""
         policy, people = self._policy, self._policy.approval_groups.values()
         wanted = [name for names in people for name in names if is_slack_group(name)]
         if user in policy.may_approve_not_pinged:
@@ -99,7 +99,7 @@ class Directory:
             except WebError as error:
                 if error.code not in ("plan_upgrade_required", "no_such_subteam"):
                     raise
-                # Workspaces on the free plan have no user groups; the people named in the policy still decide.
+                # Workspaces on the free plan have no user groups; the people named in the policy can still approve.
                 log.warning("the approver group %s cannot be used here: %s", group, error.code)
                 answer = {}
             found = self._remember(group, frozenset(answer.get("users") or ()))

@@ -1,4 +1,4 @@
-"""What Slack sent, reduced to what is processed. The stored form has no token, no response URL and no NUL in it."""
+"""Reduce Slack's payloads to the messages that are processed and stored: no token, no response URL, no NUL."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHHELD = "(withheld: it looked like a private key)"
 
 
 class InboundKind(StrEnum):
-    """The kinds of inbox rows that this door makes and recovers."""
+    """The kinds of inbox rows that Slack's messages become."""
 
     COMMAND = "slack.command"
     ACTION = "slack.action"
@@ -49,22 +49,22 @@ class InboundMessage:
 
     @property
     def actor(self) -> Actor:
-        """Who did it."""
+        """Return who did it."""
         return Actor(ActorKind.SLACK, self.user, self.team)
 
     def to_json(self) -> dict[str, Any]:
-        """The body of the inbox row."""
+        """Return the body of the inbox row."""
         return {key: value for key in self.__slots__ if (value := getattr(self, key))}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> InboundMessage:
-        """The inverse of `to_json`; unknown keys are ignored, so that older code reads newer rows."""
+        """Read what `to_json` wrote; unknown keys are ignored, so that older code reads newer rows."""
         known = {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
         return cls(**{"user": "", "team": "", **known, "kind": InboundKind(known["kind"])})
 
 
 def read_payload(body: Mapping[str, Any]) -> InboundMessage:
-    """Read a verified payload. What is not understood becomes `Kind.OTHER`, never an exception."""
+    """Read a verified payload. An unknown one becomes `InboundKind.OTHER`, never an exception."""
     kind = body.get("type")
     if "command" in body and kind is None:
         return InboundMessage(
@@ -86,7 +86,7 @@ def read_payload(body: Mapping[str, Any]) -> InboundMessage:
 
 
 def key_of(body: Mapping[str, Any], signature: str | None) -> str:
-    """What makes a message unique: Slack's signature, or in Socket Mode the id that a second delivery repeats."""
+    """Return a message's unique key: Slack's signature, or in Socket Mode the id that a second delivery repeats."""
     if signature:
         return signature[:KEY_MAX]
     view = _mapping(body.get("view"))
@@ -100,7 +100,7 @@ def key_of(body: Mapping[str, Any], signature: str | None) -> str:
 
 
 def trigger_of(body: Mapping[str, Any]) -> str:
-    """What opens a dialog within three seconds; empty when the payload has none. It is never stored."""
+    """Return the trigger that opens a dialog within three seconds; empty without one. It is never stored."""
     return _text(body.get("trigger_id"))
 
 
@@ -124,7 +124,7 @@ def _view(body: Mapping[str, Any], user: str, team: str) -> InboundMessage:
 
 
 def _form(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The dialog that was submitted, or that a button stands in, with what is typed in it."""
+    """Read the dialog that was submitted, or that holds the clicked button, with its fields."""
     view = _mapping(body.get("view"))
     state = _mapping(_mapping(view.get("state")).get("values"))
     return {
@@ -136,7 +136,7 @@ def _form(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(by_action: Any) -> str | list[str]:
-    """What one input holds, whatever its type: a text, the value of the chosen option, or those of several."""
+    """Return the value of one input of any type: a text, the value of the chosen option, or those of several."""
     inputs = [one for one in _mapping(by_action).values() if isinstance(one, Mapping)]
     element = inputs[0] if inputs else {}
     chosen = element.get("selected_options")
@@ -157,7 +157,7 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A string that every database takes: no NUL, no lone surrogate, not endless, and never a private key."""
+    """Clean a string so that every database accepts it: no NUL, no lone surrogate, a limit, never a private key."""
     if not isinstance(value, str):
         return ""
     if looks_private(value):

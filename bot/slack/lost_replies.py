@@ -1,7 +1,7 @@
-"""Whether a message whose answer was lost is in Slack already: it carries the id of its notification as metadata.
+"""Find messages that Slack shows although its reply was lost, by the notification's id in their metadata.
 
-A `chat.postMessage` that was sent and not answered may have been shown. Before it is sent again, the place that it
-belongs to is read once, so that people do not see it twice.
+A `chat.postMessage` without a reply may have been shown. Before it is sent again, its conversation is read once, so
+that people do not see it twice.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ EVENT_TYPE: Final = "gpu_shopper_notification"
 SKEW: Final = timedelta(minutes=1)
 PAGE: Final = 200
 PAGES_MAX: Final = 5
-#: What the last attempt said when nobody knows what became of it, or when looking it up failed.
+#: Errors of an attempt whose outcome is unknown, or whose look-up failed.
 _UNCLEAR: Final = re.compile(r"chat\.postMessage: (?:no_answer|http_5\d\d|(?:internal|fatal)_error)|conversations\.")
-#: The place is not there, or not open to us: nothing of ours can be in it.
+#: The conversation does not exist or is closed to us, so it holds no message of ours.
 _ELSEWHERE: Final = frozenset(
     {"channel_not_found", "not_in_channel", "thread_not_found", "user_not_found", "users_not_found", "cannot_dm_bot"}
 )
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A message of ours that is there, and the version of the notification that it shows."""
+    """A message of ours that Slack shows, and the version of the notification in it."""
 
     channel: str
     ts: str
@@ -43,20 +43,20 @@ class Posted:
 
 
 def metadata_of(row: Notification) -> dict[str, Any]:
-    """What tells which notification a message shows."""
+    """Return the metadata that name a message's notification."""
     payload = {"id": row.id, "kind": str(row.kind), "version": row.version}
     return {"event_type": EVENT_TYPE, "event_payload": payload}
 
 
 def in_doubt(row: Notification) -> bool:
-    """Whether an earlier attempt may have shown it without anybody here knowing."""
+    """Whether an earlier attempt may have posted it although its reply was lost."""
     return row.error == SENDER_DIED or _UNCLEAR.match(row.error) is not None
 
 
 async def find_posted(web: Web, row: Notification, shown: Shown) -> Posted | None:
-    """The newest message that shows `row`, where it belongs or, when that is closed to us, where it went instead.
+    """Find the newest message that shows `row`, in its own place or, when that is closed to us, in its fallback.
 
-    Raises `WebError` when Slack does not answer now. An app without the scopes to look posts again, as it always did.
+    Raises `WebError` when Slack does not answer now. An app without the scopes to read the conversation posts again.
     """
     for channel, thread_ts in ((shown.channel, shown.thread_ts), (shown.fallback, None)):
         try:
@@ -88,7 +88,7 @@ async def _find(web: Web, row: Notification, channel: str, thread_ts: str | None
 
 
 async def _conversation(web: Web, channel: str) -> str:
-    """The id of a conversation; that of the direct messages with a user, which must be asked for."""
+    """Return the id of a conversation; that of direct messages with a user must be looked up."""
     if not channel.startswith(("U", "W")):
         return channel
     answer = await web.call("conversations.open", users=channel)

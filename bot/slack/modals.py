@@ -1,7 +1,7 @@
-"""The dialogs: asking for GPUs or for more time, the reason of a rejection, and the amount of an expensive approval.
+"""Build the dialogs: request GPUs or more time, give a rejection's reason, confirm or change an approval.
 
-The private metadata of a dialog about a decision is the button's opaque token, with the digest of what its approver saw
-and the time they set, where somebody changed something.
+The private metadata of a dialog about an approval is the button's opaque token and, after a change, the digest of the
+terms that the approver saw and the time that they set.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ View = dict[str, Any]
 
 
 def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
-    """The form for `/gpu provision` without words. The block ids are the words of the grammar."""
+    """Build the form for `/gpu provision` without words. The block ids are the words of the grammar."""
     names = [_option(name) for name in list(GPUS)[:_GPU_OPTIONS]]
     known = [_option(cloud) for cloud in clouds][:_GPU_OPTIONS]
     spot = [_option("no", "No, on-demand only"), _option("any", "Either"), _option("yes", "Yes, spot only")]
@@ -65,7 +65,7 @@ def provision(channel: str, clouds: Iterable[str], policy: Policy) -> View:
 
 
 def planned(blocks: Sequence[Block]) -> View:
-    """What a plan says, on top of the form that it was made from."""
+    """Show a plan on top of the form that it was made from."""
     return {
         "type": "modal",
         "callback_id": PLAN,
@@ -76,14 +76,14 @@ def planned(blocks: Sequence[Block]) -> View:
 
 
 def reject(token: str, policy: Policy) -> View:
-    """Asks for the reason; Slack itself insists that there is one."""
+    """Ask for the reason; Slack itself requires one."""
     why = _text("What should be changed?", multiline=True, longest=policy.max_reason_chars)
     blocks = [_input("reason", "Reason", why, hint="The requester reads this.")]
     return _modal(REJECT, "Reject the request", "Reject", blocks, token)
 
 
 def extend(meta: str, policy: Policy) -> View:
-    """Asks how much more time and why; `meta` is the value of the button, which says what it was about."""
+    """Ask how much more time and why; `meta` is the value of the button that opened the dialog."""
     why = _text("one more epoch", multiline=True, longest=policy.max_reason_chars)
     beyond = f"Needed above {hours(policy.max_hours)} in all; whoever approves reads it."
     blocks = [
@@ -112,7 +112,7 @@ class ConfirmedSpend:
 
 
 def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
-    """Asks the approver to type the expected total; `problem` says what was wrong with what was typed before."""
+    """Ask the approver to type the expected total; `problem` says what was wrong before."""
     facts = [
         f"*Expected total* {dollars(spend.expected_usd)}",
         f"*At worst* {dollars(spend.worst_usd)}",
@@ -137,7 +137,7 @@ def amount(token: str, spend: ConfirmedSpend, problem: str = "") -> View:
 
 
 def offers_of(view: RequestView) -> list[tuple[str, str]]:
-    """`(the button's token, what it approves)` of each option that can still be chosen, the best one first."""
+    """List `(the button's token, what it approves)` of each option that can still be chosen, the best one first."""
     names = {one.id: f"#{one.rank} {one.offer_id} {usd(one.expected_usd)}" for one in view.options}
     chosen = view.request.chosen_option_id
     return [
@@ -154,9 +154,9 @@ def change(
     problem: str = "",
     typed: tuple[str, str] = ("", ""),
 ) -> View:
-    """An approval with changes: another shown offer, a shorter time, a lower limit; each may stay as it is.
+    """Approve with changes: another shown offer, a shorter time, a lower limit; each may stay as it is.
 
-    `problem` says what was wrong with the `(time, limit)` that were typed before; they stand in the form again.
+    `problem` says what was wrong with the `(time, limit)` that were typed before; the form shows them again.
     """
     shown = [_option(token, label) for token, label in offers][:_GPU_OPTIONS]
     first = next((one for one in shown if one["value"] == meta.partition("/")[0]), shown[0])

@@ -1,4 +1,4 @@
-"""Shows notifications in Slack: a new message, an edit or a private one, and says what an error means."""
+"""Deliver notifications to Slack as a new message, an edit or a private one, and classify Slack's errors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bot.slack.settings import SlackSettings
 from bot.slack.web import Web, WebError
 from ledger.models import Notification
 
-#: The message that was to be edited is not there any more, so it is posted again.
+#: Errors of an edit whose message does not exist any more, so it is posted again.
 LOST: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
-#: The channel does not take our message, whatever is in it.
+#: Errors of a channel that accepts none of our messages.
 CLOSED: Final = frozenset(
     {
         "channel_not_found",
@@ -40,24 +40,24 @@ CLOSED: Final = frozenset(
         "restricted_action_non_threadable_channel",
     }
 )
-#: The message that was to be replied to is gone, or takes no replies.
+#: Errors of a reply whose message is deleted or accepts no replies.
 UNTHREADED: Final = frozenset({"thread_not_found", "cannot_reply_to_message"})
-#: Slack does not like the blocks although we do; the text says the same.
+#: Errors of blocks that our own checks accept; the text says the same as the blocks.
 BAD_BLOCKS: Final = frozenset({"invalid_blocks", "invalid_blocks_format", "msg_blocks_too_long", "msg_too_long"})
 
-#: Slack's own chart.
+#: The type of Slack's own chart.
 CHART: Final = "data_visualization"
 
 log = logging.getLogger(__name__)
 
 
 def points_of(chart: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """The bars of a chart block."""
+    """Return the bars of a chart block."""
     return [(str(one["label"]), float(one["value"])) for one in chart["chart"]["series"][0]["data"]]
 
 
 class Notifier:
-    """Implements `bot.services.runtime.ports.Messenger`."""
+    """Deliver notifications: implements `bot.services.runtime.ports.Messenger`."""
 
     def __init__(self, ctx: Context, settings: SlackSettings, web: Web) -> None:
         self._ctx = ctx
@@ -65,7 +65,7 @@ class Notifier:
         self._web = web
 
     async def deliver(self, notification: Notification) -> Delivered:
-        """Render from state and show it. Raises `DeliveryFailed`, and nothing else for any problem of Slack's."""
+        """Render from state and deliver. Raises `DeliveryFailed`, and nothing else for any problem of Slack's."""
         try:
             shown = await render(self._ctx, self._settings, notification)
         except NotYet as error:
@@ -107,14 +107,14 @@ class Notifier:
             return await self._elsewhere(shown, payload, error)
 
     async def _already(self, row: Notification, shown: Shown, payload: dict[str, Any]) -> Delivered | None:
-        """Where it is shown although nobody here noted it, brought up to date where it is edited; None otherwise."""
+        """Find where Slack shows it although its reply was lost, and update it where it is edited; None otherwise."""
         posted = await find_posted(self._web, row, shown)
         if posted is not None and posted.version != row.version:
             return await self._edit(posted.channel, posted.ts, payload) if shown.edits else None
         return None if posted is None else Delivered(posted.channel, posted.ts)
 
     async def _edit(self, channel: str, ts: str, payload: dict[str, Any]) -> Delivered | None:
-        """Change a message; None when it cannot be changed any more and must be posted again."""
+        """Edit a message; None when it cannot be edited any more and must be posted again."""
         try:
             await self._send("chat.update", payload, channel=channel, ts=ts)
         except WebError as error:
@@ -143,7 +143,7 @@ class Notifier:
         return Delivered(shown.channel, None)
 
     async def _elsewhere(self, shown: Shown, payload: dict[str, Any], error: WebError) -> Delivered:
-        """The channel is closed to us: the person it concerns gets it directly, with what would help."""
+        """Send a direct message to its person when the channel is closed to us, with advice on what would help."""
         if not shown.fallback:
             said = f"{shown.channel} does not take messages of this app ({error.code}); invite it to the channel"
             raise DeliveryFailed(said, permanent=True) from error
@@ -163,7 +163,7 @@ class Notifier:
             raise
 
     async def _send(self, method: str, payload: dict[str, Any], **where: Any) -> Any:
-        """Check, cut if needed, and send; when Slack still refuses the blocks, the text goes alone."""
+        """Check, cut if needed, and send; when Slack still refuses the blocks, send the text alone."""
         errors = validate_message(payload)
         if errors:
             log.error("a message did not fit and was cut: %s", "; ".join(errors[:3]))
@@ -184,7 +184,7 @@ class Notifier:
             return await self._web.call(method, **{**payload, "blocks": []}, **where)
 
     async def _draw(self, charts: list[dict[str, Any]], channel: str) -> None:
-        """Show charts as pictures, where Slack does not know its own block; without them the message stands alone."""
+        """Draw charts as pictures where Slack does not know its own block; without them send the message alone."""
         for chart in charts:
             picture = await asyncio.to_thread(bars, chart["title"], points_of(chart))
             try:
@@ -193,5 +193,5 @@ class Notifier:
                 log.warning("the chart of a message was not shown: %s", error)
 
     def _payload(self, row: Notification, shown: Shown) -> dict[str, Any]:
-        # The metadata tell which of our messages this is, should its answer be lost.
+        # The metadata name our notification, in case the reply to this call is lost.
         return {**shown.message.payload(row.version), "metadata": metadata_of(row)}

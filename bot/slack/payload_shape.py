@@ -1,7 +1,7 @@
-"""The least that a payload must have so that Bolt, which trusts what it verified, does not stumble over it.
+"""Check that a payload has the fields that Bolt takes for granted, so that Bolt does not fail on it.
 
-Whatever this app listens to is checked as deep as Bolt looks into it; every other type goes no further, because Bolt
-knows old ones whose fields it takes for granted.
+Every type that this app listens to is checked as deep as Bolt reads it. Every other type is refused, because Bolt knows
+old types whose fields it takes for granted.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-#: The types that get through. A slash command has none.
+#: The types that pass. A slash command has none.
 _TAKEN: Final = frozenset({"block_actions", "view_submission", "view_closed", "event_callback", "url_verification"})
-#: Where Bolt looks for an id: an object that has one, or the id itself.
+#: Fields in which Bolt reads an id: an object that has one, or the id itself.
 _NAMED: Final = ("user", "team", "enterprise", "channel")
-#: Where Bolt looks for the same again, one level deeper.
+#: Fields in which Bolt reads the same again, one level deeper.
 _NESTED: Final = ("event", "message", "previous_message", "item", "assistant_thread", "container", "function_data")
 #: Lists of objects.
 _LISTS: Final = ("authorizations", "response_urls")
@@ -28,7 +28,7 @@ _NEEDED: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 
 
 def problem(body: Mapping[str, Any]) -> str:
-    """What is odd about an interaction or event, empty when nothing is. Slash commands are flat and always fine."""
+    """Describe what is malformed in an interaction or event; empty when nothing is. Slash commands always pass."""
     if not isinstance(body.get("view", {}), Mapping):
         return "view is no object"  # Bolt looks into it wherever it stands, whatever the type.
     kind = body.get("type")
@@ -47,7 +47,7 @@ def problem(body: Mapping[str, Any]) -> str:
 
 
 def _odd(body: Mapping[str, Any], deeper: int) -> str:
-    """What is odd about the parts that Bolt looks into, here and below; at most `deeper` levels."""
+    """Describe what is malformed in the parts that Bolt reads, here and below; at most `deeper` levels."""
     if deeper == 0:
         return "it is nested too deep"
     for name in _NAMED:

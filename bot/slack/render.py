@@ -1,4 +1,4 @@
-"""From an outbox row to what is shown: reads the state, picks the builder, and says where the message belongs."""
+"""Render notifications: read the state, choose the builder, and return where the message belongs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shown:
     """A rendered notification.
 
     `channel` and `thread_ts` say where it goes; `edits` whether a message that is there already is changed (a reply is
-    posted anew instead, because an edit notifies nobody); `fallback` is the user who gets it when the channel cannot.
+    posted anew, because an edit notifies nobody); `fallback` is the user who gets it when the channel cannot.
     """
 
     message: Message
@@ -49,24 +49,24 @@ class Shown:
     only_for: str = ""
 
 
-#: What is noted of a message that nobody could render: replies to it wait for it no longer.
+#: The note on a message that could not be rendered, so that replies to it stop waiting for it.
 UNRENDERED: Final = "it could not be rendered"
 
 
 class NotYet(Exception):
-    """What this message replies to is not shown yet."""
+    """The message that this one replies to is not shown yet."""
 
 
 Renderer = Callable[[Context, SlackSettings, Notification], Awaitable[Shown]]
 
 
 async def render(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
-    """Render one notification. LookupError when what it is about does not exist, `NotYet` when it must wait."""
+    """Render one notification. Raises LookupError when its subject does not exist, `NotYet` when it must wait."""
     return await RENDERERS[row.kind](ctx, settings, row)
 
 
 def channel_of(settings: SlackSettings, destination: str) -> str:
-    """The channel behind a destination; empty when none is set up for it."""
+    """Return the channel of a destination; empty when none is set up for it."""
     if destination == "channel:operators":
         return settings.operators_channel or settings.approvals_channel or ""
     if destination in ("", "channel:approvals"):
@@ -75,7 +75,7 @@ def channel_of(settings: SlackSettings, destination: str) -> str:
 
 
 async def _mandate(ctx: Context, view: RequestView) -> ApproverGroup:
-    """Who is asked about a request that is rendered now."""
+    """Return the approvers of a request that is rendered now."""
     async with ctx.db.read() as tx:
         return await approvers.approver_group(tx, ctx.policy, view.request, ctx.clock.now())
 
@@ -89,14 +89,14 @@ async def _request(ctx: Context, row: Notification) -> tuple[RequestView, Decima
 
 
 def _asker(view: RequestView) -> str:
-    """The requester's Slack id, empty for others."""
+    """Return the requester's Slack id, empty for others."""
     actor = Actor.from_ref(view.request.requester)
     return actor.id if actor.kind is ActorKind.SLACK else ""
 
 
-async def _is_keyless(ctx: Context, owner: str, asked: bool = True) -> bool:
+async def _is_keyless(ctx: Context, owner: str, needs_key: bool = True) -> bool:
     """Whether somebody who would log in has no key that could be put on an instance."""
-    if not asked or Actor.from_ref(owner).kind is not ActorKind.SLACK:
+    if not needs_key or Actor.from_ref(owner).kind is not ActorKind.SLACK:
         return False
     async with ctx.db.read() as tx:
         return await public_key(tx, owner) is None
@@ -105,8 +105,8 @@ async def _is_keyless(ctx: Context, owner: str, asked: bool = True) -> bool:
 async def _request_message(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     view, cost = await _request(ctx, row)
     own_key = view.request.job.public_key is not None
-    asked = view.request.state is RequestState.PENDING and not own_key
-    keyless = await _is_keyless(ctx, view.request.requester, asked)
+    needs_key = view.request.state is RequestState.PENDING and not own_key
+    keyless = await _is_keyless(ctx, view.request.requester, needs_key)
     hints = (no_key(view.request.requester, settings.command),) if keyless else ()
     mandate = await _mandate(ctx, view) if view.request.state is RequestState.PENDING else ANYBODY
     message = request_message(view, ctx.policy, cost, hints, mandate)
@@ -116,7 +116,7 @@ async def _request_message(ctx: Context, settings: SlackSettings, row: Notificat
 async def _in_thread(
     ctx: Context, settings: SlackSettings, row: Notification, view: RequestView, what: Message
 ) -> Shown:
-    """A reply under the request's message, wherever that is shown."""
+    """Reply under the request's message, wherever that is shown."""
     async with ctx.db.read() as tx:
         parent = await message_of(tx, view.request.id, row.destination)
     waits = parent is not None and parent.ts is None and parent.state is NotificationState.PENDING
@@ -152,7 +152,7 @@ async def _session(ctx: Context, row: Notification) -> SessionView:
 
 
 def _able(ctx: Context, view: SessionView) -> Capabilities | None:
-    """What the session's cloud can do; None when it has no instance or its cloud is not set up any more."""
+    """Return what the session's cloud can do; None without an instance or when its cloud is not set up any more."""
     provider = ctx.providers.get(view.instance.cloud) if view.instance else None
     return provider.capabilities if provider else None
 
@@ -172,7 +172,7 @@ async def _ending(ctx: Context, row: Notification) -> ending_message.Ending:
         able = _able(ctx, view)
         return ending_message.Ending(
             view,
-            # An older release filed it under the session alone; whatever end stands is what it speaks of.
+            # An older release stored it under the session alone, so it is about the present end.
             int(end_s or (view.session.deadline.timestamp() if view.session.deadline else 0)),
             cost_now(ctx, view, ctx.clock.now()),
             view.cap_usd,
@@ -233,11 +233,11 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
         if session is None or instance is None:
             raise LookupError(f"there is no instance {row.subject}")
         view = await request_view(tx, session.request_id)
-        stray = await tx.get(Orphan, orphan_id) if orphan_id else None
+        orphan = await tx.get(Orphan, orphan_id) if orphan_id else None
     owner_ref = Actor.from_ref(session.owner)
     own = owner_ref.kind is ActorKind.SLACK and owner_ref.id == row.destination
-    if stray is not None:
-        message = instance_failed.found(session, instance, stray, own=own)
+    if orphan is not None:
+        message = instance_failed.found(session, instance, orphan, own=own)
     else:
         given_up = given_up_at(instance.trouble_at, ctx.timing.broken_grace_s) if instance.trouble_at else None
         newest = view.instances[-1] if view.instances else None
@@ -247,10 +247,10 @@ async def _session_interrupted(ctx: Context, settings: SlackSettings, row: Notif
 
 async def _orphan_found(ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
     async with ctx.db.read() as tx:
-        stray = await tx.get(Orphan, row.subject)
-    if stray is None:
+        orphan = await tx.get(Orphan, row.subject)
+    if orphan is None:
         raise LookupError(f"there is no orphan {row.subject}")
-    return Shown(operators.orphan_found(stray), channel_of(settings, row.destination), edits=True)
+    return Shown(operators.orphan_found(orphan), channel_of(settings, row.destination), edits=True)
 
 
 async def _budget_threshold(_ctx: Context, settings: SlackSettings, row: Notification) -> Shown:
@@ -272,7 +272,7 @@ async def _operator_page(_ctx: Context, settings: SlackSettings, row: Notificati
 async def _reply(_ctx: Context, _settings: SlackSettings, row: Notification) -> Shown:
     message = Message(str(row.body.get("text") or "…"), tuple(row.body.get("blocks") or ()))
     if "blocks" not in row.body:
-        # What a service says, perhaps with a cloud's or a person's words in it: none of that is markup of Slack's.
+        # A service's sentence may hold words of a cloud or a person, so none of it may act as Slack's markup.
         message = Message(mentioned(safe(message.text, TEXT_MAX)))
     channel, slash, user = row.destination.partition("/")
     if not slash:

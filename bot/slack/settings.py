@@ -1,4 +1,4 @@
-"""What the Slack door needs to know; the composition root fills it from the settings and hands it in."""
+"""Settings of the Slack interface; the program fills them from its own settings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ DEFAULT_URL = "https://slack.com/api/"
 class SlackSettings:
     """Tokens, addresses and channels. Secrets are kept out of the repr.
 
-    `app_token` switches Socket Mode on; without it `signing_secret` is needed. `team_id` is the home team, asked of
-    Slack when None. `approvals_channel` is where requests are shown; None shows each where it was asked.
+    `app_token` switches Socket Mode on; without it `signing_secret` is needed. `team_id` is the home team, read from
+    Slack when None. `approvals_channel` shows the requests; None shows each where it was made.
     """
 
     bot_token: str = field(repr=False)
@@ -30,7 +30,7 @@ class SlackSettings:
     queue_max: int = 10_000
 
     def __post_init__(self) -> None:
-        """ValueError with one sentence that names the setting, what is wrong, and what a right one looks like."""
+        """Raise ValueError with one sentence that names the setting, what is wrong, and what a right one looks like."""
         if not self.bot_token:
             raise ValueError("the Slack bot token is empty; it starts with xoxb- and is on the app's OAuth page")
         if not self.app_token and not self.signing_secret:

@@ -1,7 +1,7 @@
-"""Slack's Web API: one place that calls it, refuses to do so inside a transaction, and says what went wrong as types.
+"""Call Slack's Web API, never inside a transaction, and report errors as types.
 
-Reads are repeated when Slack asks to wait; nothing else is ever repeated here, because a second `chat.postMessage`
-after a lost answer would be a second message. The outbox decides when to try again.
+Reads are repeated when Slack limits the rate. Nothing else is repeated here, because a second `chat.postMessage` after
+a lost reply would be a second message; the outbox decides when to try again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.slack.settings import SlackSettings
 from ledger.kernel.network_guard import forbid_in_transaction
 
-#: What is asked for a wait when Slack limits the rate without saying for how long.
+#: Seconds to wait when Slack limits the rate without saying for how long.
 DEFAULT_WAIT_S: Final = 5.0
 
 #: The methods that only read; Slack's own client sends them as GET.
@@ -48,7 +48,7 @@ HOPELESS: Final = frozenset(
 
 
 class WebError(Exception):
-    """Slack refused, or did not answer. `code` is Slack's own word, `no_answer` when there was none.
+    """Slack refused, or did not answer. `code` is Slack's own error code, `no_answer` when there was none.
 
     `retry_after_s` is set when Slack asks to wait; `details` are its messages about blocks.
     """
@@ -67,7 +67,7 @@ class WebError(Exception):
 
 
 class Web:
-    """The Web API of one workspace, with one connection pool."""
+    """Call the Web API of one workspace with one connection pool."""
 
     def __init__(self, settings: SlackSettings) -> None:
         self._settings = settings
@@ -77,7 +77,7 @@ class Web:
     def bare_client(
         self, token: str | None = None, retry_handlers: list[AsyncRetryHandler] | None = None
     ) -> AsyncWebClient:
-        """A client of the SDK: for Bolt and Socket Mode without a token. It takes nothing from the environment."""
+        """Build a client of the SDK; Bolt and Socket Mode use it without a token. It reads no environment variable."""
         client = AsyncWebClient(
             token=token,
             base_url=self._settings.base_url,
@@ -135,7 +135,7 @@ class Web:
         await self.call("files.completeUploadExternal", files=files, channel_id=channel, initial_comment=said)
 
     async def close(self) -> None:
-        """Release the connections; a later call opens new ones."""
+        """Close the connections; a later call opens new ones."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -167,7 +167,7 @@ def _seconds(text: Any) -> float:
 
 
 def quiet_logger(name: str) -> logging.Logger:
-    """A logger at WARNING: below it Slack's libraries log whole payloads, which hold tokens."""
+    """Return a logger at WARNING: below it Slack's libraries log whole payloads, which hold tokens."""
     logger = logging.getLogger(name)
     logger.setLevel(logging.WARNING)
     return logger

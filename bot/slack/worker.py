@@ -1,7 +1,7 @@
-"""The work behind an acknowledged message: a few at a time, repeated after a failure, taken over after a crash.
+"""Process acknowledged messages: a few at a time, retried after a failure, claimed again after a crash.
 
-The queue is only in memory because every message in it is a row in the inbox: what is lost with the process is
-claimed again when its lease ends.
+The queue is only in memory because every message in it is a row in the inbox: when a process dies, its messages are
+claimed again after their lease ends.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs `process` on jobs; `process` is idempotent, because a crash between its end and the mark repeats it."""
+    """Run `process` on jobs; `process` is idempotent, because a crash between its end and the mark repeats it."""
 
-    def __init__(self, desk: HandlerContext, process: Callable[[HandlerContext, HandlerJob], Awaitable[None]]) -> None:
-        self._desk = desk
+    def __init__(
+        self, handler: HandlerContext, process: Callable[[HandlerContext, HandlerJob], Awaitable[None]]
+    ) -> None:
+        self._handler = handler
         self._process = process
         self._queue: asyncio.PriorityQueue[tuple[int, int, HandlerJob]] = asyncio.PriorityQueue()
         self._order = itertools.count()
@@ -41,16 +43,16 @@ class Worker:
 
     @property
     def backlog(self) -> int:
-        """How many messages wait in memory."""
+        """Count the messages that wait in memory."""
         return self._queue.qsize()
 
     async def idle(self) -> None:
-        """Wait until everything that was queued has been worked on."""
+        """Wait until every queued message is processed."""
         await self._queue.join()
 
     def submit(self, job: HandlerJob, *, urgent: bool) -> None:
-        """Queue a job; `urgent` ones open a dialog and have seconds. A full queue leaves it to `recover`."""
-        if self._queue.qsize() >= self._desk.settings.queue_max:
+        """Queue a job; `urgent` ones open a dialog within seconds. When the queue is full, `recover` finds it later."""
+        if self._queue.qsize() >= self._handler.settings.queue_max:
             log.warning("the queue is full; %s waits for its lease to end", job.message.kind)
             return
         self._queue.put_nowait((0 if urgent else 1, next(self._order), job))
@@ -58,11 +60,11 @@ class Worker:
     def start(self) -> None:
         """Start the workers in the running loop."""
         self._tasks = [
-            asyncio.create_task(self._work(), name="slack-worker") for _ in range(self._desk.settings.workers)
+            asyncio.create_task(self._work(), name="slack-worker") for _ in range(self._handler.settings.workers)
         ]
 
     async def stop(self, patience_s: float = 5.0) -> None:
-        """Finish what is queued if that is quick; whatever remains is claimed again by the next process."""
+        """Finish what is queued if that is quick; the next process claims the rest."""
         if self._tasks:
             try:
                 async with asyncio.timeout(patience_s):
@@ -75,17 +77,17 @@ class Worker:
         self._tasks = []
 
     async def recover(self, now: datetime) -> int:
-        """Claim and process rows whose process died, or whose next try is due. Returns how many were worked on."""
-        lease = timedelta(seconds=self._desk.ctx.timing.claim_ttl_s)
-        held = await claim(self._desk.ctx.db, Inbox, now=now, states={InboxState.NEW}, limit=BATCH, lease=lease)
+        """Claim and process rows whose process died, or whose next try is due. Returns their number."""
+        lease = timedelta(seconds=self._handler.ctx.timing.claim_ttl_s)
+        held = await claim(self._handler.ctx.db, Inbox, now=now, states={InboxState.NEW}, limit=BATCH, lease=lease)
         jobs: list[HandlerJob] = []
         for one in held:
-            async with self._desk.ctx.db.read() as tx:
+            async with self._handler.ctx.db.read() as tx:
                 row = await tx.get_one(Inbox, one.row_id)
             if row.kind in OURS:
                 jobs.append(HandlerJob(one.row_id, one, InboundMessage.from_json({**row.body, "kind": row.kind})))
             else:
-                async with self._desk.ctx.db.write() as tx:
+                async with self._handler.ctx.db.write() as tx:
                     await release(tx, Inbox, one, due_at=now + lease)
         await asyncio.gather(*(self.run(job) for job in jobs))
         return len(jobs)
@@ -93,20 +95,20 @@ class Worker:
     async def run(self, job: HandlerJob) -> None:
         """Process one job and mark its row, or note the failure on it."""
         try:
-            await self._process(self._desk, job)
+            await self._process(self._handler, job)
         except Exception as error:
             incident = secrets.token_hex(4)
             log.exception("incident %s: a message of kind %s was not processed", incident, job.message.kind)
             await self._failed(job, incident, type(error).__name__)
             return
-        self._desk.ctx.inbox.finish(job.key)
+        self._handler.ctx.inbox.finish(job.key)
 
     async def _work(self) -> None:
         while True:
             rank, _, job = await self._queue.get()
             try:
                 if rank:  # A dialog that somebody waits for does not step aside.
-                    await self._desk.ctx.pressure.ease()
+                    await self._handler.ctx.pressure.ease()
                 if not self._is_late(job):
                     await self.run(job)
             except Exception:
@@ -115,12 +117,12 @@ class Worker:
                 self._queue.task_done()
 
     def _is_late(self, job: HandlerJob) -> bool:
-        """A job that waited for its whole lease belongs to whoever claimed the row since."""
-        waited_s = self._desk.ctx.clock.monotonic() - job.since
-        return waited_s >= self._desk.ctx.timing.claim_ttl_s
+        """Whether a job has waited for its whole lease, so that another process may have claimed its row."""
+        waited_s = self._handler.ctx.clock.monotonic() - job.since
+        return waited_s >= self._handler.ctx.timing.claim_ttl_s
 
     async def _failed(self, job: HandlerJob, incident: str, what: str) -> None:
-        ctx = self._desk.ctx
+        ctx = self._handler.ctx
         now = ctx.clock.now()
         async with ctx.db.write() as tx:
             row = await tx.get_one(Inbox, job.key)
@@ -137,4 +139,4 @@ class Worker:
                 error=f"{incident} {what}",
             )
         if mine and last:
-            await self._desk.say(job, broken(incident))
+            await self._handler.say(job, broken(incident))

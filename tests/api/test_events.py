@@ -144,9 +144,9 @@ async def _rest(lines: Any) -> list[str]:
 async def test_a_key_has_so_many_streams(sqlite_door: Door) -> None:
     door = sqlite_door
     key = await door.key()
-    desk = Dependencies(door.w.ctx)
-    desk.streams[key.split("_")[1]] = 4
-    app = build_api(desk, {})
+    deps = Dependencies(door.w.ctx)
+    deps.streams[key.split("_")[1]] = 4
+    app = build_api(deps, {})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://bot") as http:
         answer = await http.get("/api/v1/events", headers={"Authorization": f"Bearer {key}"})
     assert (answer.status_code, code_of(answer)) == (429, "too_many_streams")

@@ -51,7 +51,7 @@ IN_LINES = {
     r"\bshel(f|ves)\b": "cache",
     r"\bstrays?\b": "orphan",
     r"\b(is|are|was|were|be|been|being) (told|asked again)\b|\btell(s|ing)?\b|\btold\b": "notify, receive",
-    r"\b(heard|hears?|hearing)\b": "receive, check in",
+    r"(?<!`)\b(heard|hears?|hearing)\b": "receive, check in",
     r"\bstanding (still|approval)|\bstands? still\b": "stopped, auto-approval",
     r"\b(unattended|overlooked|unclear|vanish(ed|es)?)\b": "idle, unresponsive, unknown outcome, lost",
     r"\bdrift(s|ing)?\b": "overspend",

@@ -58,7 +58,7 @@ async def test_an_agent_on_an_approvers_server_has_none_of_the_approvers_rights(
         own = str((await w.ask(ADA)).data["request_id"])
         await w.settle()
         app = routes({})
-        app.state.desk = Dependencies(w.ctx, ApiSettings("C0GPU"))
+        app.state.deps = Dependencies(w.ctx, ApiSettings("C0GPU"))
         for scopes, seen in ((PLAIN, [own]), (tuple(Scope), [own, others])):
             here = httpx.ASGITransport(app=_AsOperator(app, Principal("", ADA, ADA, frozenset(scopes))))
             async with httpx.AsyncClient(transport=here, base_url="http://here") as http:

@@ -171,7 +171,7 @@ def test_ctrl_c_between_two_questions_is_not_lost() -> None:
     async def two_questions() -> None:
         # The loop's handler notes it and this code meets no wait before it asks.
         signal.raise_signal(signal.SIGINT)
-        screen.ask("Which one?")
+        screen.prompt("Which one?")
 
     # A loop takes the key over from Python's own handler only, as in a program that has just begun.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

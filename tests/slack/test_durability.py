@@ -42,9 +42,9 @@ async def rows(stage: Stage) -> tuple[Inbox, ...]:
     return (await stage.w.books()).inbox
 
 
-def desk_of(stage: Stage) -> HandlerContext:
-    """The door's desk, for a worker of the test's own."""
-    return stage.door._desk
+def handler_of(stage: Stage) -> HandlerContext:
+    """The handler context of the stage, for a worker of the test's own."""
+    return stage.door._handler
 
 
 async def test_a_replay_gets_the_same_answer_and_asks_once(stage: Stage) -> None:
@@ -148,7 +148,7 @@ async def test_processing_twice_answers_once(stage: Stage) -> None:
     await stage.settle()
     (row,) = await rows(stage)
     told = len(stage.ws.ephemerals("alice"))
-    await process(desk_of(stage), job_of(row))
+    await process(handler_of(stage), job_of(row))
     await stage.settle()
     assert len(stage.ws.ephemerals("alice")) == told
 
@@ -160,7 +160,7 @@ class Failing:
         self.left = times
         self.done = 0
 
-    async def __call__(self, desk: HandlerContext, job: HandlerJob) -> None:
+    async def __call__(self, handler: HandlerContext, job: HandlerJob) -> None:
         if self.left:
             self.left -= 1
             raise RuntimeError("secret-detail-of-a-bug")
@@ -170,7 +170,7 @@ class Failing:
 async def retried(stage: Stage, handler: Failing) -> Worker:
     """A stored message, worked on by `handler` until no try is left."""
     await acknowledged_and_crashed(stage, signing.command_body("list"))
-    worker = Worker(desk_of(stage), handler)
+    worker = Worker(handler_of(stage), handler)
     for _ in range(TRIES_MAX + 2):
         stage.w.clock.advance(timedelta(minutes=20))
         await worker.recover(stage.w.clock.now())
@@ -202,7 +202,7 @@ async def test_after_the_last_try_the_person_is_told_an_incident(stage: Stage) -
 
 async def test_the_pause_between_tries_grows(stage: Stage) -> None:
     await acknowledged_and_crashed(stage, signing.command_body("list"))
-    worker = Worker(desk_of(stage), Failing(99))
+    worker = Worker(handler_of(stage), Failing(99))
     stage.w.clock.advance(stage.ctx.timing.claim_ttl_s + 1)
     await worker.recover(stage.w.clock.now())
     (row,) = await rows(stage)
@@ -217,7 +217,7 @@ async def test_the_pause_between_tries_grows(stage: Stage) -> None:
 
 
 async def test_a_live_failure_is_noted_on_the_row(stage: Stage) -> None:
-    worker = Worker(desk_of(stage), Failing(1))
+    worker = Worker(handler_of(stage), Failing(1))
     worker.start()
     await acknowledged_and_crashed(stage, signing.command_body("list"))
     (row,) = await rows(stage)
@@ -230,7 +230,7 @@ async def test_a_live_failure_is_noted_on_the_row(stage: Stage) -> None:
 
 async def test_a_failure_that_cannot_be_noted_does_not_stop_the_worker(stage: Stage) -> None:
     handler = Failing(1)
-    worker = Worker(desk_of(stage), handler)
+    worker = Worker(handler_of(stage), handler)
     worker.start()
     lost = HandlerJob(
         "no-such-row", Claim("no-such-row", "t"), InboundMessage(InboundKind.OTHER, "U1", "T1"), since=0.0
@@ -245,7 +245,7 @@ async def test_a_failure_that_cannot_be_noted_does_not_stop_the_worker(stage: St
 
 async def test_a_message_that_waited_too_long_is_left_to_whoever_claimed_it(stage: Stage) -> None:
     handler = Failing(0)
-    worker = Worker(desk_of(stage), handler)
+    worker = Worker(handler_of(stage), handler)
     worker.submit(
         HandlerJob("key", Claim("key", "t"), InboundMessage(InboundKind.OTHER, "U1", "T1"), since=0.0), urgent=True
     )
@@ -257,18 +257,18 @@ async def test_a_message_that_waited_too_long_is_left_to_whoever_claimed_it(stag
 
 
 async def test_a_full_queue_and_a_slow_stop_leave_the_rest_to_the_inbox(stage: Stage) -> None:
-    desk = replace(desk_of(stage), settings=replace(stage.settings, queue_max=1))
-    worker = Worker(desk, Failing(0))
+    context = replace(handler_of(stage), settings=replace(stage.settings, queue_max=1))
+    worker = Worker(context, Failing(0))
     job = HandlerJob("key", Claim("key", "t"), InboundMessage(InboundKind.OTHER, "U1", "T1"))
     worker.submit(job, urgent=False)
     worker.submit(job, urgent=False)
     assert worker.backlog == 1
     await worker.stop()
 
-    async def endless(_desk: HandlerContext, _job: HandlerJob) -> None:
+    async def endless(_handler: HandlerContext, _job: HandlerJob) -> None:
         await asyncio.Event().wait()
 
-    stuck = Worker(desk_of(stage), endless)
+    stuck = Worker(handler_of(stage), endless)
     stuck.start()
     stuck.submit(replace(job, since=stage.w.clock.monotonic()), urgent=False)
     await stuck.stop(patience_s=0.01)

@@ -1,4 +1,4 @@
-"""The nodes' own door: check-ins of the agents on rented machines. A token opens this and nothing else."""
+"""Serve the check-ins of the agents on rented machines; a node's token works here and nowhere else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.services.nodes.checkins import CheckinReply, Checkins
 from bot.services.runtime.commands import Reply
 
 router = APIRouter(prefix="/agent/v1", tags=["agent"])
-#: For the documentation only: the middleware has read the token before any route is looked for.
+#: For the documentation only: the middleware reads the token before any route is looked for.
 TOKEN = HTTPBearer(
     auto_error=False, description="The token of a node: gpun_…", bearerFormat="gpun", scheme_name="NodeToken"
 )
@@ -24,7 +24,11 @@ TOKEN = HTTPBearer(
 
 @router.post("/checkin", responses=refusals(401, 409))
 async def checkin(request: Request, body: CheckinIn, _token: Annotated[Any, Security(TOKEN)] = None) -> CheckinOut:
-    """Report from a machine. It speaks against *absent*, and it extends nothing."""
+    """Check in from a rented machine.
+
+    A check-in shows that the machine still exists; it extends nothing. The answer says what to do and when the session
+    ends.
+    """
     checkins: Checkins = request.app.state.checkins
     taken = await checkins.take(request.scope["state"][NODE], _report(body), _claim(body.api))
     if isinstance(taken, Reply):

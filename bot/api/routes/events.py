@@ -1,4 +1,4 @@
-"""The journal as server-sent events, and the ledger in figures for a monitor."""
+"""Stream the journal as server-sent events, and serve the ledger's metrics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.dependencies import Deps, caller, refusals
 from bot.api.problems import ProblemRaised
 from bot.rules.access.scopes import Scope
 from bot.rules.values.reply_code import ReplyCode
@@ -23,7 +23,7 @@ router = APIRouter(tags=["events"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Monitor = Annotated[Principal, caller(Scope.METRICS_READ)]
 MOST_STREAMS = 4
-#: Looks without news between two comments that keep proxies from closing the connection.
+#: Polls without news between two comments that keep proxies from closing the connection.
 QUIET = 15
 
 
@@ -33,31 +33,31 @@ QUIET = 15
     responses={**refusals(), 200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
 )
 async def events(
-    desk: AtDesk,
+    deps: Deps,
     who: Reader,
     last_event_id: Annotated[
         str | None,
         Header(
             pattern=r"^evt_[0-9a-z]{16}$",
             alias="Last-Event-ID",
-            description="The id of the last event that was received; the stream goes on after it.",
+            description="The id of the last event that was received; the stream continues after it.",
         ),
     ] = None,
 ) -> StreamingResponse:
-    """Everything that happens to what this key may see, as it happens; `Last-Event-ID` goes on after a break.
+    """Stream every event that this key may see; send `Last-Event-ID` to continue after a break.
 
-    Each event comes at least once: after a break those of the last seconds may come again, with the same id.
+    Each event arrives at least once: after a break those of the last seconds may arrive again, with the same id.
     """
-    if desk.streams[who.key_id] >= MOST_STREAMS:
+    if deps.streams[who.key_id] >= MOST_STREAMS:
         raise ProblemRaised(
             Reply(False, ReplyCode.TOO_MANY_STREAMS, f"This key has {MOST_STREAMS} streams already; close one first.")
         )
-    begun = await event_stream.begin(desk.ctx, who, last_event_id)
+    begun = await event_stream.begin(deps.ctx, who, last_event_id)
     if isinstance(begun, Reply):
         raise ProblemRaised(begun)
 
     async def lines() -> AsyncIterator[str]:
-        desk.streams[who.key_id] += 1
+        deps.streams[who.key_id] += 1
         quiet = 0
         try:
             yield ": connected\n\n"
@@ -68,13 +68,13 @@ async def events(
                 elif quiet % QUIET == 0:
                     yield ": nothing new\n\n"
         finally:
-            desk.streams[who.key_id] -= 1
+            deps.streams[who.key_id] -= 1
 
     return StreamingResponse(lines(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
 def _line(one: Event) -> str:
-    told = {
+    shown = {
         "id": one.id,
         "at": one.at.isoformat(),
         "kind": one.kind,
@@ -84,10 +84,10 @@ def _line(one: Event) -> str:
         "after": one.after,
         "reason": one.reason,
     }
-    return f"id: {one.id}\nevent: {one.kind}\ndata: {json.dumps(told, ensure_ascii=True)}\n\n"
+    return f"id: {one.id}\nevent: {one.kind}\ndata: {json.dumps(shown, ensure_ascii=True)}\n\n"
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=refusals())
-async def metrics(desk: AtDesk, _who: Monitor) -> PlainTextResponse:
-    """The ledger in figures, in the text format of Prometheus; a monitor sends its key as a bearer token."""
-    return PlainTextResponse(await exposition(desk.ctx), media_type="text/plain; version=0.0.4")
+async def metrics(deps: Deps, _who: Monitor) -> PlainTextResponse:
+    """Return the ledger's metrics in the text format of Prometheus; a monitor sends its key as a bearer token."""
+    return PlainTextResponse(await exposition(deps.ctx), media_type="text/plain; version=0.0.4")

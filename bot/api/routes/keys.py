@@ -1,4 +1,4 @@
-"""Keys: the public SSH key that machines get, and the API keys of programs."""
+"""Manage the public SSH key that machines get, and the API keys of programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.dependencies import Deps, caller, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
@@ -32,37 +32,46 @@ def _ssh(reply: Reply) -> SshKeyOut:
 
 
 @router.get("/ssh-keys", responses=refusals(404))
-async def ssh_key(desk: AtDesk, who: Reader) -> SshKeyOut:
-    """The public SSH key that machines of this key's holder get."""
-    return _ssh(await ssh_keys.show(desk.ctx, who.actor))
+async def ssh_key(deps: Deps, who: Reader) -> SshKeyOut:
+    """Show the public SSH key that your machines get."""
+    return _ssh(await ssh_keys.show(deps.ctx, who.actor))
 
 
 @router.put("/ssh-keys", responses=refusals())
-async def put_ssh_key(desk: AtDesk, who: Asker, body: SshKeyIn) -> SshKeyOut:
-    """Register or replace it; machines that are created from now on accept it."""
-    return _ssh(await ssh_keys.add(desk.ctx, AddKey(who.actor, body.public_key)))
+async def put_ssh_key(deps: Deps, who: Asker, body: SshKeyIn) -> SshKeyOut:
+    """Register or replace your public SSH key.
+
+    Machines that are created from now on accept it.
+    """
+    return _ssh(await ssh_keys.add(deps.ctx, AddKey(who.actor, body.public_key)))
 
 
 @router.delete("/ssh-keys", responses=refusals(404))
-async def delete_ssh_key(desk: AtDesk, who: Asker) -> SshKeyOut:
-    """Forget it; machines that have it keep it."""
-    return _ssh(await ssh_keys.remove(desk.ctx, who.actor))
+async def delete_ssh_key(deps: Deps, who: Asker) -> SshKeyOut:
+    """Delete your public SSH key.
+
+    Machines that already have it keep it.
+    """
+    return _ssh(await ssh_keys.remove(deps.ctx, who.actor))
 
 
 @router.get("/keys", responses=refusals())
-async def api_keys(desk: AtDesk, _who: Admin) -> list[ApiKeyOut]:
-    """Every API key, without its secret."""
-    found = await access_api_keys.listing(desk.ctx.db, desk.ctx.clock.now())
+async def api_keys(deps: Deps, _who: Admin) -> list[ApiKeyOut]:
+    """List every API key, without its secret."""
+    found = await access_api_keys.listing(deps.ctx.db, deps.ctx.clock.now())
     return [ApiKeyOut.model_validate(one) for one in found]
 
 
 @router.post("/keys", status_code=201, responses=refusals(409))
-async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
-    """Make a key for a program. Keys of people are made on the server: they may carry the right to decide."""
+async def create_api_key(deps: Deps, who: Admin, body: ApiKeyIn) -> ApiKeyMade:
+    """Create an API key for a program.
+
+    Keys of people are made on the server, because they may carry the right to approve.
+    """
     if who.key_id and ":" in body.name and not body.name.startswith("consumer:"):
         sentence = "Keys of people are made on the server, with gpu-shopper keys create; here, name a program."
         raise ProblemRaised(Reply(False, ReplyCode.ONLY_PROGRAMS, sentence))
-    ctx = desk.ctx
+    ctx = deps.ctx
     command = NewKey(body.name, body.owner, tuple(body.scopes), body.days)
     reply = await access_api_keys.create(ctx.db, ctx.labels, command, who.actor, ctx.clock.now())
     if not reply.ok:
@@ -78,6 +87,6 @@ async def create_api_key(desk: AtDesk, who: Admin, body: ApiKeyIn) -> ApiKeyMade
 
 
 @router.delete("/keys/{key_id}", responses=refusals(404))
-async def revoke_api_key(desk: AtDesk, who: Admin, key_id: KeyId) -> Done:
-    """End a key at once."""
-    return done(await access_api_keys.revoke(desk.ctx.db, key_id, who.actor, desk.ctx.clock.now()))
+async def revoke_api_key(deps: Deps, who: Admin, key_id: KeyId) -> Done:
+    """Revoke an API key at once."""
+    return done(await access_api_keys.revoke(deps.ctx.db, key_id, who.actor, deps.ctx.clock.now()))

@@ -1,4 +1,4 @@
-"""The ledger that tools share: append a cost, read ours, check it, sum it up; and what is live now."""
+"""Share the ledger with other tools: append a cost, read the entries, verify the hash chain, sum up, list instances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BeforeValidator
 
-from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.dependencies import Deps, caller, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.schemas.ledger import CheckedOut, ExternalIn, ExternalOut, LiveManifest, SharedEntry, SummaryOut
 from bot.rules.access.scopes import Scope
@@ -28,29 +28,29 @@ router = APIRouter(prefix="/api/v1", tags=["ledger"])
 Reader = Annotated[Principal, caller(Scope.SESSIONS_READ)]
 Writer = Annotated[Principal, caller(Scope.LEDGER_WRITE)]
 Admin = Annotated[Principal, caller(Scope.ADMIN)]
-#: A number would be read as seconds since 1970, which the description does not say.
-Since = Annotated[datetime | None, BeforeValidator(_as_written), Query(description="From when on.")]
+#: Only a written time: pydantic would read a number as seconds since 1970, which the description does not mention.
+Since = Annotated[datetime | None, BeforeValidator(_as_written), Query(description="The start of the time.")]
 
 
 @router.post("/ledger/entries", status_code=201, responses=refusals())
-async def append(desk: AtDesk, who: Writer, entry: ExternalIn) -> ExternalOut:
+async def append(deps: Deps, who: Writer, entry: ExternalIn) -> ExternalOut:
     """Append a cost of another tool."""
-    reply = await shared_ledger.append(desk.ctx, who.actor, entry.model_dump())
+    reply = await shared_ledger.append(deps.ctx, who.actor, entry.model_dump())
     if not reply.ok:
         raise ProblemRaised(reply)
     return ExternalOut(code=reply.code, sentence=reply.sentence, entry_id=str(reply.data["entry_id"]))
 
 
 @router.get("/ledger/entries", responses=refusals())
-async def entries(desk: AtDesk, _who: Admin, since: Since = None) -> list[SharedEntry]:
-    """Our own entries: one for each creation, instance-hour and end, of instances not over before `since`."""
-    return [SharedEntry(**one) for one in await shared_ledger.exported(desk.ctx, since)]
+async def entries(deps: Deps, _who: Admin, since: Since = None) -> list[SharedEntry]:
+    """List our own entries since `since`: one for each creation, instance-hour and end."""
+    return [SharedEntry(**one) for one in await shared_ledger.exported(deps.ctx, since)]
 
 
 @router.get("/ledger/verify", responses=refusals())
-async def verify(desk: AtDesk, _who: Admin) -> CheckedOut:
-    """Check the chain of all entries, and every sum against them."""
-    found = await shared_ledger.verify(desk.ctx)
+async def verify(deps: Deps, _who: Admin) -> CheckedOut:
+    """Verify the hash chain of all entries, and every sum against them."""
+    found = await shared_ledger.verify(deps.ctx)
     return CheckedOut(
         ok=not found.problems,
         entries=found.entries,
@@ -63,9 +63,12 @@ async def verify(desk: AtDesk, _who: Admin) -> CheckedOut:
 
 
 @router.get("/ledger/summary", responses=refusals())
-async def summary(desk: AtDesk, who: Reader) -> SummaryOut:
-    """Total spend per tool, provider and owner with the budgets: everybody's for whoever sees everything."""
-    found = await shared_ledger.summary(desk.ctx, _of(desk, who))
+async def summary(deps: Deps, who: Reader) -> SummaryOut:
+    """Sum up spend per tool, provider and owner, with the budgets.
+
+    You see your own; a key that may see everything sees everybody's.
+    """
+    found = await shared_ledger.summary(deps.ctx, _of(deps, who))
     return SummaryOut(
         at=found.at,
         total_usd=found.total_usd,
@@ -78,12 +81,15 @@ async def summary(desk: AtDesk, who: Reader) -> SummaryOut:
 
 
 @router.get("/ledger/manifest", responses=refusals())
-async def live(desk: AtDesk, who: Reader) -> LiveManifest:
-    """Every live instance with its endpoint; of everybody for whoever sees everything."""
-    everybody, endpoints = authorization.sees_all(desk.ctx.policy, who), Scope.ADMIN in who.scopes
-    found = await shared_ledger.manifest(desk.ctx, who.actor, everybody=everybody, endpoints=endpoints)
+async def live(deps: Deps, who: Reader) -> LiveManifest:
+    """List every live instance with its endpoint.
+
+    You see your own; a key that may see everything sees everybody's.
+    """
+    everybody, endpoints = authorization.sees_all(deps.ctx.policy, who), Scope.ADMIN in who.scopes
+    found = await shared_ledger.manifest(deps.ctx, who.actor, everybody=everybody, endpoints=endpoints)
     return LiveManifest.model_validate(found)
 
 
-def _of(desk: AtDesk, who: Principal) -> Actor | None:
-    return None if authorization.sees_all(desk.ctx.policy, who) else who.actor
+def _of(deps: Deps, who: Principal) -> Actor | None:
+    return None if authorization.sees_all(deps.ctx.policy, who) else who.actor

@@ -1,4 +1,4 @@
-"""The market: what is for sale, what a run needs and costs, and what is peculiar to each cloud. Nothing is rented."""
+"""Show the market, plan and compare runs, and show each cloud's profile; these routes rent nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
-from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.dependencies import Deps, caller, refusals
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.schemas.market import CloudOut, CompareIn, CompareOut, InventoryQuery, PlanOut, ProfileOut
 from bot.rules.access.scopes import Scope
@@ -30,9 +30,9 @@ router = APIRouter(prefix="/api/v1", tags=["market"])
 Reader = Annotated[Principal, caller(Scope.MARKET_READ)]
 
 
-def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) -> ParsedCommand:
-    """`field → (word, value)` read by the language of `/gpu`. Raises `Refused` with the field that is wrong."""
-    parsed = parse(command, desk.ctx.policy, words.values())
+def read_words(command: str, words: dict[str, tuple[str, str]], deps: Deps) -> ParsedCommand:
+    """Parse `field → (word, value)` with the grammar of `/gpu`; raises `ProblemRaised` with the wrong field."""
+    parsed = parse(command, deps.ctx.policy, words.values())
     if isinstance(parsed, GrammarError):
         field = list(words)[parsed.pair - 1] if parsed.pair else ""
         wrong = [FieldProblem(field=field, sentence=parsed.message)]
@@ -46,23 +46,23 @@ def read_words(command: str, words: dict[str, tuple[str, str]], desk: AtDesk) ->
     responses={**refusals(), 304: {"description": "The prices are the same as those of If-None-Match."}},
 )
 async def inventory(
-    desk: AtDesk,
+    deps: Deps,
     _who: Reader,
     query: Annotated[InventoryQuery, Query()],
     if_none_match: Annotated[
         str | None,
-        Header(max_length=1000, description="The ETag of an answer that is still there: 304 when nothing has changed."),
+        Header(max_length=1000, description="The ETag of an answer that you still have: 304 when nothing has changed."),
     ] = None,
 ) -> Any:
-    """What is for sale now at every cloud, ranked, with the age of each price and what was left out and why."""
+    """Rank what every cloud sells now, with the age of each price and the offers that were skipped."""
     given = {name: value for name, value in query.model_dump().items() if value}
     if "min_vram" in given:
         given["min_vram"] = f"{given['min_vram']}GB+" if given["min_vram"].isdigit() else given["min_vram"]
-    asked = {name: ("memory" if name == "min_vram" else name, value) for name, value in given.items()}
-    parsed = read_words("inventory", asked, desk)
-    ctx = desk.ctx
+    words = {name: ("memory" if name == "min_vram" else name, value) for name, value in given.items()}
+    parsed = read_words("inventory", words, deps)
+    ctx = deps.ctx
     wanted = parsed.job or everything(ctx.policy)
-    ready = await desk.market.inventory(ctx, wanted)
+    ready = await deps.market.inventory(ctx, wanted)
     headers = {"ETag": ready.etag, "Cache-Control": "private, no-cache"}
     if if_none_match and ready.etag in [one.strip().removeprefix("W/") for one in if_none_match.split(",")]:
         return Response(status_code=304, headers=headers)
@@ -70,9 +70,9 @@ async def inventory(
 
 
 @router.post("/plans", responses=refusals())
-async def plan(desk: AtDesk, _who: Reader, document: JobDocument) -> PlanOut:
-    """What a run needs, takes and costs on every offer. Rents nothing."""
-    ctx = desk.ctx
+async def plan(deps: Deps, _who: Reader, document: JobDocument) -> PlanOut:
+    """Plan a training run: memory, time and cost on every offer. Rents nothing."""
+    ctx = deps.ctx
     try:
         job = read_job(document, ctx.policy, "plan")
     except BadJob as error:
@@ -81,7 +81,7 @@ async def plan(desk: AtDesk, _who: Reader, document: JobDocument) -> PlanOut:
 
 
 def plan_out(planned: Planned, policy: Policy) -> PlanOut:
-    """A plan as it is answered."""
+    """Convert a plan to the answer of the API."""
     return PlanOut(
         estimate=cost_estimate(planned),
         manifest=instance_manifest(planned, policy),
@@ -91,23 +91,23 @@ def plan_out(planned: Planned, policy: Policy) -> PlanOut:
 
 
 def refused(error: BadJob) -> ProblemRaised:
-    """A job that cannot be asked for, as a refusal."""
+    """Convert the error of a job that cannot be read to a refusal."""
     return ProblemRaised(
         Reply(False, error.code, str(error)), fields=[FieldProblem(field=error.field, sentence=str(error))]
     )
 
 
 @router.post("/compare", responses=refusals())
-async def compare(desk: AtDesk, _who: Reader, body: CompareIn) -> CompareOut:
-    """Dollars per run and runs per budget on every GPU for sale, beside environments that cannot be rented here."""
-    parsed = read_words("compare", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, desk)
+async def compare(deps: Deps, _who: Reader, body: CompareIn) -> CompareOut:
+    """Compare dollars per run and runs per budget on every GPU for sale and in other environments. Rents nothing."""
+    parsed = read_words("compare", {f"words.{k}": (k, v) for k, v in body.words.items() if v}, deps)
     if parsed.question is None:
         raise ValueError("a comparison without a question")
-    return compared_out(await compare_market(desk.ctx.catalog, desk.ctx.clock, parsed.question, desk.ctx.policy))
+    return compared_out(await compare_market(deps.ctx.catalog, deps.ctx.clock, parsed.question, deps.ctx.policy))
 
 
 def compared_out(compared: Compared) -> CompareOut:
-    """A comparison as it is answered."""
+    """Convert a comparison to the answer of the API."""
     return CompareOut(
         comparison=to_json(compared.found),
         answers=[CloudOut.model_validate(one) for one in compared.answers],
@@ -118,16 +118,16 @@ def compared_out(compared: Compared) -> CompareOut:
 
 
 @router.get("/profiles", responses=refusals())
-async def profiles(_desk: AtDesk, _who: Reader) -> list[ProfileOut]:
-    """What is peculiar to each cloud, and what ends its meter."""
+async def profiles(_deps: Deps, _who: Reader) -> list[ProfileOut]:
+    """List the profile of each cloud: how it bills, and how billing stops there."""
     return [_profile(name) for name in model.names()]
 
 
 @router.get("/profiles/{cloud}", responses=refusals(404))
 async def one_profile(
-    _desk: AtDesk, _who: Reader, cloud: Annotated[str, Path(description="The cloud's name.")]
+    _deps: Deps, _who: Reader, cloud: Annotated[str, Path(description="The cloud's name.")]
 ) -> ProfileOut:
-    """One cloud's profile with its whole text."""
+    """Show the profile of one cloud with its whole text."""
     if cloud not in model.names():
         known = ", ".join(model.names())
         raise ProblemRaised(

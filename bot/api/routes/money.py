@@ -1,4 +1,4 @@
-"""Money: what the budgets still allow, and what was spent."""
+"""Show and set budgets, and show what was spent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from bot.api.dependencies import AtDesk, Dependencies, caller, refusals
+from bot.api.dependencies import Dependencies, Deps, caller, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import done
 from bot.api.schemas.base import Done
@@ -29,10 +29,13 @@ Admin = Annotated[Principal, caller(Scope.ADMIN)]
 
 
 @router.get("/budgets", responses=refusals())
-async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
-    """The budgets that this key's spending counts against; every one that is named, for whoever sees everything."""
-    everybody = authorization.sees_all(desk.ctx.policy, who)
-    lines = await enforcement.overview(desk.ctx, None if everybody else who.actor)
+async def get_budgets(deps: Deps, who: Reader) -> list[BudgetOut]:
+    """List the budgets that this key's spending counts against.
+
+    A key that may see everything gets every budget.
+    """
+    everybody = authorization.sees_all(deps.ctx.policy, who)
+    lines = await enforcement.overview(deps.ctx, None if everybody else who.actor)
     return [
         BudgetOut(
             key=line.key,
@@ -48,30 +51,33 @@ async def get_budgets(desk: AtDesk, who: Reader) -> list[BudgetOut]:
 
 
 @router.post("/budgets", responses=refusals(404))
-async def put_budget(desk: AtDesk, who: Admin, body: BudgetIn) -> Done:
-    """Set a budget while the service runs, or with no limit forget it. The policy file's own can only be tightened."""
+async def put_budget(deps: Deps, who: Admin, body: BudgetIn) -> Done:
+    """Set a budget while the service runs; without a limit, delete it.
+
+    You can only tighten the budgets of the policy file.
+    """
     limit = Decimal(body.limit_usd) if body.limit_usd is not None else None
-    return done(await limits.put(desk.ctx, who.actor, body.scope, body.period, limit, body.reason))
+    return done(await limits.put(deps.ctx, who.actor, body.scope, body.period, limit, body.reason))
 
 
 @router.get("/costs", responses=refusals())
 async def get_costs(
-    desk: AtDesk,
+    deps: Deps,
     who: Reader,
-    mine: Annotated[bool, Query(description="true: only one's own, where one may see more.")] = False,
+    mine: Annotated[bool, Query(description="true: only your own, even where you may see more.")] = False,
     period: Annotated[CostView, Query(description="hourly, daily, monthly or total.")] = CostView.DAILY,
     consumer: Annotated[str, Query(max_length=40, description="Only this program's.", examples=["atlas"])] = "",
 ) -> CostsOut:
-    """What was booked, by owner, consumer, cloud, GPU, label and tool; with `mine` only one's own.
+    """Show what was spent, by owner, consumer, cloud, GPU, label and tool; with `mine` only your own.
 
-    `period` is how it is cut: `hourly` (or `day`) the last 24 hours, `daily` (`month`) this month, `monthly` (`year`)
-    the last twelve months, `total` everything.
+    `period` selects the time and its steps: `hourly` (or `day`) the last 24 hours, `daily` (`month`) this month,
+    `monthly` (`year`) the last twelve months, `total` everything.
     """
-    everybody = authorization.sees_all(desk.ctx.policy, who) and not mine
+    everybody = authorization.sees_all(deps.ctx.policy, who) and not mine
     whose = None if everybody else who.actor
     if consumer:
-        whose = await _program(desk, who, consumer)
-    found = await costs.overview(desk.ctx, whose, period.period)
+        whose = await _program(deps, who, consumer)
+    found = await costs.overview(deps.ctx, whose, period.period)
     groups = {by: [_share(name, usd) for name, usd in costs.shortened(rows)] for by, rows in found.groups.items()}
     return CostsOut(
         period=found.period,
@@ -89,11 +95,11 @@ def _share(name: str, amount_usd: Decimal) -> CostShare:
     return CostShare(name=name, usd=amount_usd)
 
 
-async def _program(desk: Dependencies, who: Principal, name: str) -> Actor:
-    """A program whose costs the principal may see: itself, one that they answer for, or any for who sees everything."""
+async def _program(deps: Dependencies, who: Principal, name: str) -> Actor:
+    """Return the program whose costs were asked for, if the principal may see them; raises `ProblemRaised` if not."""
     actor = Actor(ActorKind.CONSUMER, name)
-    async with desk.ctx.db.read() as tx:
-        if not await authorization.may_see(tx, desk.ctx.policy, who, actor.ref):
+    async with deps.ctx.db.read() as tx:
+        if not await authorization.may_see(tx, deps.ctx.policy, who, actor.ref):
             sentence = f"You do not answer for {name}; its own key, or the person behind it, sees what it cost."
             raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return actor

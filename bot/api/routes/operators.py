@@ -1,4 +1,4 @@
-"""What operators look at and decide: the journal, the clouds' accounts, instances, orphans, and what own runs made."""
+"""Serve operators: the audit log, preflight checks, instances, orphans, unreachable accounts and measured runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.dependencies import Deps, caller, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import Limit, RequestParam, done, found
@@ -56,17 +56,16 @@ OrphanId = Annotated[
 
 
 @router.get("/audit/{request}", responses=refusals(404))
-async def audit(desk: AtDesk, who: Reader, request: RequestParam) -> AuditOut:
-    """What happened to a request or session, in order, with its seals checked."""
-    row, _ = await found(desk, who, request)
-    told = await journal.audit(desk.ctx.db, row.id)
-    return AuditOut.model_validate(told)
+async def audit(deps: Deps, who: Reader, request: RequestParam) -> AuditOut:
+    """Show what happened to a request or session, in order, and verify its hash chain."""
+    row, _ = await found(deps, who, request)
+    return AuditOut.model_validate(await journal.audit(deps.ctx.db, row.id))
 
 
 @router.get("/preflight", responses=refusals())
-async def preflight(desk: AtDesk, who: Reader) -> list[PreflightOut]:
-    """Whether each cloud that is set up can be bought from now, asked within the last minute."""
-    ctx = desk.ctx
+async def preflight(deps: Deps, who: Reader) -> list[PreflightOut]:
+    """Check whether each configured cloud can be bought from now; a check is at most a minute old."""
+    ctx = deps.ctx
     everything = authorization.sees_all(ctx.policy, who)
     checked = await asyncio.gather(*(ctx.catalog.checks.check(name) for name in ctx.providers))
     return [
@@ -85,67 +84,73 @@ async def preflight(desk: AtDesk, who: Reader) -> list[PreflightOut]:
 
 @router.get("/instances", responses=refusals())
 async def instances(
-    desk: AtDesk,
+    deps: Deps,
     who: Holder,
     live: Annotated[bool, Query(description="Only those that may exist at a cloud.")] = True,
     limit: Limit = 50,
 ) -> list[InstanceOut]:
-    """The instances of the sessions that this key may see, the newest first."""
-    async with desk.ctx.db.read() as tx:
-        names = await authorization.visible(tx, desk.ctx.policy, who)
+    """List the instances of the sessions that this key may see, the newest first."""
+    async with deps.ctx.db.read() as tx:
+        names = await authorization.visible(tx, deps.ctx.policy, who)
         rows = await instances_page(tx, whose=names, live=live, limit=limit)
     return [InstanceOut.model_validate(row) for row in rows]
 
 
 @router.get("/orphans", responses=refusals())
-async def orphans(desk: AtDesk, _who: Admin) -> list[OrphanOut]:
-    """Every instance of ours without a row of its own, those that wait for an operator first."""
-    async with desk.ctx.db.read() as tx:
+async def orphans(deps: Deps, _who: Admin) -> list[OrphanOut]:
+    """List every orphan, the quarantined ones first."""
+    async with deps.ctx.db.read() as tx:
         return [OrphanOut.model_validate(row) for row in await every_orphan(tx)]
 
 
 @router.post("/orphans/{orphan}/condemn", responses=refusals(404, 409))
-async def condemn(desk: AtDesk, who: Admin, orphan: OrphanId, body: ReasonIn) -> Done:
-    """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    return done(await runtime_recovery_mode.condemn(desk.ctx.db, orphan, who.actor, body.reason, desk.ctx.clock.now()))
+async def condemn(deps: Deps, who: Admin, orphan: OrphanId, body: ReasonIn) -> Done:
+    """Terminate a quarantined orphan.
+
+    Recovery mode ends when none is quarantined any more.
+    """
+    return done(await runtime_recovery_mode.condemn(deps.ctx.db, orphan, who.actor, body.reason, deps.ctx.clock.now()))
 
 
 @router.post("/orphans/{orphan}/adopt", response_model=Done, responses=refusals(404, 409))
-async def adopt(desk: AtDesk, who: Decider, orphan: OrphanId, body: AdoptIn, key: Repeat) -> Any:
-    """Keep a waiting instance as a session: an approval like that of a request. Its hours count from now."""
-    ctx = desk.ctx
+async def adopt(deps: Deps, who: Decider, orphan: OrphanId, body: AdoptIn, key: Repeat) -> Any:
+    """Adopt a quarantined orphan as a session: an approval like that of a request. Its hours count from now."""
+    ctx = deps.ctx
 
-    async def keep(name: str) -> tuple[int, Done]:
+    async def adopt_once(name: str) -> tuple[int, Done]:
         try:
             hours = hours_of(plain(body.hours), ctx.policy)
             owner = person(body.owner) if body.owner else who.actor
         except (BadWord, BadHolder) as error:
             raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
-        decider, channel = DeciderFacts(who.actor), desk.settings.channel
+        decider, channel = DeciderFacts(who.actor), deps.settings.channel
         command = Adopt(orphan, hours, decider, owner, body.reason, channel, name, body.amount)
         reply = await adopt_orphan(ctx, command)
         session = reply.data.get("session_id")
         return 200, done(reply, url=f"/api/v1/sessions/{session}" if session else "")
 
-    return await once(desk, who, key, f"POST /orphans/{orphan}/adopt {body.model_dump_json()}", keep)
+    return await once(deps, who, key, f"POST /orphans/{orphan}/adopt {body.model_dump_json()}", adopt_once)
 
 
 @router.get("/unreachable", responses=refusals())
-async def unreachable_list(desk: AtDesk, _who: Admin) -> list[UnreachableOut]:
-    """What is open in accounts that no key which is set up here opens: nothing can look at it or end it."""
-    return [UnreachableOut.model_validate(one) for one in await unreachable_accounts.unreachable(desk.ctx)]
+async def unreachable_list(deps: Deps, _who: Admin) -> list[UnreachableOut]:
+    """List open instances of accounts for which no key is set up; nothing here can see or terminate them."""
+    return [UnreachableOut.model_validate(one) for one in await unreachable_accounts.unreachable(deps.ctx)]
 
 
 @router.post("/unreachable/gone", responses=refusals(404, 409, 503))
-async def unreachable_gone(desk: AtDesk, who: Admin, body: GoneIn) -> Done:
-    """Say that these no longer exist, all of them or none. Refused while a cloud or their agents say otherwise."""
-    return done(await unreachable_accounts.write_off(desk.ctx, body.ids, who.actor, body.reason))
+async def unreachable_gone(deps: Deps, who: Admin, body: GoneIn) -> Done:
+    """Write off instances in unreachable accounts, all of them or none.
+
+    Refused while a cloud lists one of them or its agent checks in.
+    """
+    return done(await unreachable_accounts.write_off(deps.ctx, body.ids, who.actor, body.reason))
 
 
 @router.post("/recover", responses=refusals())
-async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
-    """Look at every cloud now: what carries our label and has no row here waits for an operator's word."""
-    ctx = desk.ctx
+async def recover(deps: Deps, _who: Admin) -> RecoveredOut:
+    """List the instances at every cloud now, and quarantine each one with our label that the ledger does not know."""
+    ctx = deps.ctx
     looks = await asyncio.gather(*(reconcile.observe(ctx, name) for name in ctx.providers))
     async with ctx.db.read() as tx:
         rows = [row for row in await every_orphan(tx) if row.state is OrphanState.QUARANTINED]
@@ -161,8 +166,8 @@ async def recover(desk: AtDesk, _who: Admin) -> RecoveredOut:
 
 
 @router.get("/runs", responses=refusals())
-async def runs(desk: AtDesk, _who: Reader) -> list[RunOut]:
-    """What this installation's own runs made, the newest first; every plan is corrected by it."""
+async def runs(deps: Deps, _who: Reader) -> list[RunOut]:
+    """List the measured runs of this installation, the newest first; they correct every plan."""
     return [
         RunOut(
             at=one.at,
@@ -173,18 +178,21 @@ async def runs(desk: AtDesk, _who: Reader) -> list[RunOut]:
             measured_tokens_s=Decimal(one.run.measured_tokens_s),
             predicted_tokens_s=Decimal(one.run.predicted_tokens_s),
         )
-        for one in await run_history.measured_runs(desk.ctx.db)
+        for one in await run_history.measured_runs(deps.ctx.db)
     ]
 
 
 @router.post("/runs", status_code=201, responses=refusals(404, 409))
-async def record_run(desk: AtDesk, who: Admin, body: RunIn) -> Done:
-    """Record what a finished run made. It corrects the plans of everybody, so an administrator says it."""
-    ctx, now = desk.ctx, desk.ctx.clock.now()
+async def record_run(deps: Deps, who: Admin, body: RunIn) -> Done:
+    """Record the measured rate of a finished run.
+
+    It corrects everybody's plans, so only an administrator may record it.
+    """
+    ctx, now = deps.ctx, deps.ctx.clock.now()
     if (body.session is None) is (body.job is None):
         raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, "Say either the session or the job of the run."))
     if body.session is not None:
-        row, _ = await found(desk, who, body.session)
+        row, _ = await found(deps, who, body.session)
         return done(await run_history.record_session(ctx.db, row.id, body.tokens_s, who.actor, now))
     try:
         job = read_job(body.job or JobDocument(), ctx.policy, "plan")

@@ -1,4 +1,4 @@
-"""Requests: asked for, looked at, decided by people. A program's request waits for a click like everybody's."""
+"""Submit, show, approve, reject and cancel requests; a program's request needs an approver like everybody's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import AtDesk, Dependencies, caller, refusals
+from bot.api.dependencies import Dependencies, Deps, caller, refusals
 from bot.api.idempotency import MayRepeat, Repeat, once
 from bot.api.problems import ProblemRaised
 from bot.api.routes.market import refused
@@ -37,7 +37,7 @@ router = APIRouter(prefix="/api/v1", tags=["requests"])
 Reader = Annotated[Principal, caller(Scope.REQUESTS_READ)]
 Asker = Annotated[Principal, caller(Scope.REQUESTS_WRITE)]
 Decider = Annotated[Principal, caller(Scope.APPROVALS_WRITE)]
-#: An id, or a unique ending of one, as every door takes it; an instance, also as `cloud:id`, names its session.
+#: An id, or a unique ending of one, as every interface takes it. An instance, also as `cloud:id`, names its session.
 ID = r"^([A-Za-z0-9_]{4,64}|[a-z0-9]{2,32}:[A-Za-z0-9_.-]{1,64})$"
 RequestParam = Annotated[
     str, Path(pattern=ID, examples=["req_01k9x7m2q4d8s3f5"], description="A request by its id, or by the end of one.")
@@ -46,18 +46,21 @@ Cursor = Annotated[str | None, Query(pattern=r"^[a-z]{3}_[0-9a-z]{16}$", descrip
 Limit = Annotated[int, Query(ge=1, le=100, description="How many at most.")]
 
 
-async def found(desk: Dependencies, who: Principal, text: str) -> tuple[Request, Session | None]:
-    """What an id names, when the principal may see it; the one check of every route with an id."""
-    facts = await authorization.looked_up(desk.ctx, who)
+async def found(deps: Dependencies, who: Principal, text: str) -> tuple[Request, Session | None]:
+    """Find the request and the session that an id names, if the principal may see them.
+
+    Every route with an id checks access here.
+    """
+    facts = await authorization.looked_up(deps.ctx, who)
     try:
-        async with desk.ctx.db.read() as tx:
-            return await authorization.find(tx, desk.ctx.policy, who, text, desk.ctx.clock.now(), facts)
+        async with deps.ctx.db.read() as tx:
+            return await authorization.find(tx, deps.ctx.policy, who, text, deps.ctx.clock.now(), facts)
     except LookupError as error:
         raise ProblemRaised(Reply(False, ReplyCode.UNKNOWN_ID, f"{error}.")) from error
 
 
 def done(reply: Reply, **more: Any) -> Done:
-    """A command that was carried out; raises `Refused` for one that was not."""
+    """Return the answer of a command that was carried out; raises `ProblemRaised` for one that was not."""
     if not reply.ok:
         raise ProblemRaised(reply)
     said = {name: value for name, value in reply.data.items() if name in ("request_id", "session_id")}
@@ -65,40 +68,39 @@ def done(reply: Reply, **more: Any) -> Done:
 
 
 @router.post("/sessions", status_code=202, response_model=Done, responses=refusals(409, 503))
-async def provision(desk: AtDesk, who: Asker, document: JobDocument, key: Repeat) -> Any:
-    """Ask for GPUs. The answer names the request, which waits for offers and then for a human to decide.
+async def provision(deps: Deps, who: Asker, document: JobDocument, key: Repeat) -> Any:
+    """Request GPUs. The answer names the request, which waits for offers and then for an approver.
 
-    More hours than the policy's cap also open an override request, which is decided first.
+    More hours than the policy's limit also need a 12-hour override, whose own request must be approved first.
     """
 
-    async def ask(command: str) -> tuple[int, Done]:
-        actor = await _for_whom(desk, who, document.consumer)
+    async def submit_request(command: str) -> tuple[int, Done]:
+        actor = await _for_whom(deps, who, document.consumer)
         try:
-            limits = limits_of(desk.ctx.policy.consumers, actor)
-            job = read_job(completed(document, limits.defaults) if limits else document, desk.ctx.policy)
+            limits = limits_of(deps.ctx.policy.consumers, actor)
+            job = read_job(completed(document, limits.defaults) if limits else document, deps.ctx.policy)
         except BadJob as error:
             raise refused(error) from error
-        reply = await submit.provision(desk.ctx, Provision(command, actor, desk.settings.channel, job))
+        reply = await submit.provision(deps.ctx, Provision(command, actor, deps.settings.channel, job))
         request_id = str(reply.data.get("request_id", ""))
         if reply.ok and request_id:
-            async with desk.ctx.db.read() as tx:
+            async with deps.ctx.db.read() as tx:
                 hint = await ssh_keys.keyless(tx, await tx.get_one(Request, request_id))
             reply = replace(reply, sentence=f"{reply.sentence} {hint}".strip())
-        if reply.ok and not desk.settings.acts and (idle := await liveness.nobody_acts(desk.ctx, request_id)):
+        if reply.ok and not deps.settings.acts and (idle := await liveness.nobody_acts(deps.ctx, request_id)):
             reply = replace(reply, sentence=f"{reply.sentence} {idle}")
         return 202, done(reply, url=f"/api/v1/requests/{request_id}")
 
-    return await once(desk, who, key, f"POST /sessions {document.model_dump_json()}", ask)
+    return await once(deps, who, key, f"POST /sessions {document.model_dump_json()}", submit_request)
 
 
-async def _for_whom(desk: Dependencies, who: Principal, consumer: str | None) -> Actor:
-    """Whose request it becomes: one's own, or that of a program that one answers for. Raises `Refused` for others'."""
+async def _for_whom(deps: Dependencies, who: Principal, consumer: str | None) -> Actor:
+    """Return whose request it becomes: your own, or a program's that you answer for; raises `ProblemRaised` else."""
     if consumer is None or (who.actor.kind is ActorKind.CONSUMER and consumer == who.actor.id):
         return who.actor
-    async with desk.ctx.db.read() as tx:
-        names = await authorization.mine(tx, desk.ctx.policy, who.actor)
-    asked = f"{ActorKind.CONSUMER}:{consumer}"
-    if asked not in names:
+    async with deps.ctx.db.read() as tx:
+        names = await authorization.mine(tx, deps.ctx.policy, who.actor)
+    if f"{ActorKind.CONSUMER}:{consumer}" not in names:
         sentence = f"You do not answer for {consumer}; its own key, or the person behind it, asks for it."
         raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
     return Actor(ActorKind.CONSUMER, consumer)
@@ -106,35 +108,35 @@ async def _for_whom(desk: Dependencies, who: Principal, consumer: str | None) ->
 
 @router.get("/requests", responses=refusals())
 async def requests(
-    desk: AtDesk,
+    deps: Deps,
     who: Reader,
-    waiting: Annotated[bool, Query(description="true: only what is not decided.")] = False,
+    waiting: Annotated[bool, Query(description="true: only undecided requests.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[RequestSummary]:
-    """Requests that this key may see, the newest first; with `waiting` only those that are not decided."""
-    facts = await authorization.looked_up(desk.ctx, who)
-    async with desk.ctx.db.read() as tx:
-        names = await authorization.visible(tx, desk.ctx.policy, who, desk.ctx.clock.now(), facts)
+    """List the requests that this key may see, the newest first; with `waiting` only the undecided ones."""
+    facts = await authorization.looked_up(deps.ctx, who)
+    async with deps.ctx.db.read() as tx:
+        names = await authorization.visible(tx, deps.ctx.policy, who, deps.ctx.clock.now(), facts)
         rows = await requests_page(tx, whose=names, waiting=waiting, before=cursor, limit=limit + 1)
     items = [RequestSummary.model_validate(row) for row in rows[:limit]]
     return Page[RequestSummary](items=items, next_cursor=items[-1].id if len(rows) > limit else None)
 
 
 @router.get("/requests/{request}", responses=refusals(404))
-async def request(desk: AtDesk, who: Reader, request: RequestParam) -> RequestOut:
-    """One request: its options, for whom it waits and since when, or how it was decided."""
-    row, _ = await found(desk, who, request)
-    async with desk.ctx.db.read() as tx:
-        asked = await approvers.approver_group(tx, desk.ctx.policy, row, desk.ctx.clock.now())
+async def request(deps: Deps, who: Reader, request: RequestParam) -> RequestOut:
+    """Show one request: its options, who must approve it and since when, or how it was decided."""
+    row, _ = await found(deps, who, request)
+    async with deps.ctx.db.read() as tx:
+        group = await approvers.approver_group(tx, deps.ctx.policy, row, deps.ctx.clock.now())
         view, hint = await request_view(tx, row.id), await ssh_keys.keyless(tx, row)
-        return request_out(view, desk.ctx.policy, asked, hint)
+        return request_out(view, deps.ctx.policy, group, hint)
 
 
 @router.post("/requests/{request}/approve", response_model=Done, responses=refusals(404, 409, 503))
-async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
-    """Approve one option as the person whose key this is. The rules are those of a click in Slack."""
-    row, _ = await found(desk, who, request)
+async def approve(deps: Deps, who: Decider, request: RequestParam, body: ApproveIn, key: Repeat) -> Any:
+    """Approve one option as the person whose key this is, under the same rules as in Slack."""
+    row, _ = await found(deps, who, request)
     decision = by_offer.Named(
         row.id,
         Decision.APPROVE,
@@ -144,49 +146,49 @@ async def approve(desk: AtDesk, who: Decider, request: RequestParam, body: Appro
         typed_amount=body.amount,
         cap_usd=Decimal(body.cap_usd) if body.cap_usd else None,
         reason=body.reason,
-        hours=time_of(desk, body.hours),
+        hours=time_of(deps, body.hours),
         seen=body.digest,
     )
 
     async def decide(name: str) -> tuple[int, Done]:
-        reply = await by_offer.decide(desk.ctx, replace(decision, key=name))
+        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
-    # What the decider had before them is no part of it: a repeated call looks first, and sees what the first one did.
+    # The quote that the approver read is not compared: a repeated call reads first, and sees what the first call did.
     said = body.model_dump_json(exclude={"digest", "quote_version"})
-    return await once(desk, who, key, f"POST /requests/{row.id}/approve {said}", decide)
+    return await once(deps, who, key, f"POST /requests/{row.id}/approve {said}", decide)
 
 
-def time_of(desk: Dependencies, said: Decimal | str | None) -> Decimal | None:
-    """Hours as every door takes them; `Refused` for what is no time."""
+def time_of(deps: Dependencies, said: Decimal | str | None) -> Decimal | None:
+    """Parse hours as in every interface; raises `ProblemRaised` for what is no time."""
     try:
-        return None if said is None else hours_of(plain(said), desk.ctx.policy)
+        return None if said is None else hours_of(plain(said), deps.ctx.policy)
     except BadWord as error:
         raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error))) from error
 
 
 @router.post("/requests/{request}/reject", response_model=Done, responses=refusals(404, 409, 503))
-async def reject(desk: AtDesk, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
+async def reject(deps: Deps, who: Decider, request: RequestParam, body: ReasonIn, key: MayRepeat = None) -> Any:
     """Reject a request as the person whose key this is; the requester reads the reason."""
-    row, _ = await found(desk, who, request)
+    row, _ = await found(deps, who, request)
     decision = by_offer.Named(row.id, Decision.REJECT, DeciderFacts(who.actor), reason=body.reason)
 
     async def decide(name: str) -> tuple[int, Done]:
-        reply = await by_offer.decide(desk.ctx, replace(decision, key=name))
+        reply = await by_offer.decide(deps.ctx, replace(decision, key=name))
         return 200, done(reply, url=f"/api/v1/requests/{row.id}")
 
     if key is None:
         return (await decide(""))[1]
-    return await once(desk, who, key, f"POST /requests/{row.id}/reject {body.model_dump_json()}", decide)
+    return await once(deps, who, key, f"POST /requests/{row.id}/reject {body.model_dump_json()}", decide)
 
 
 @router.post("/requests/{request}/cancel", responses=refusals(404, 409))
-async def cancel(desk: AtDesk, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
-    """Withdraw a request that is not decided; one of another's takes the scope `approvals:write` as well."""
-    row, _ = await found(desk, who, request)
-    async with desk.ctx.db.read() as tx:
-        if not await authorization.may_cancel(tx, desk.ctx.policy, who, row):
+async def cancel(deps: Deps, who: Asker, request: RequestParam, body: ReasonIn) -> Done:
+    """Withdraw an undecided request; somebody else's also needs the scope `approvals:write`."""
+    row, _ = await found(deps, who, request)
+    async with deps.ctx.db.read() as tx:
+        if not await authorization.may_cancel(tx, deps.ctx.policy, who, row):
             sentence = f"The request is not yours, and this key lacks the scope {Scope.APPROVALS_WRITE}."
             raise ProblemRaised(Reply(False, ReplyCode.NOT_YOURS, sentence))
-    reply = await decisions.cancel(desk.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
+    reply = await decisions.cancel(deps.ctx, Cancel(row.id, DeciderFacts(who.actor), body.reason))
     return done(reply, url=f"/api/v1/requests/{row.id}")

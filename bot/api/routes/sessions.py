@@ -1,4 +1,4 @@
-"""Sessions: what runs, how to connect, what it has cost, and its end."""
+"""List, show, extend, stop, start, restart and end sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 from fastapi.responses import JSONResponse
 
-from bot.api.dependencies import AtDesk, Dependencies, caller, refusals
+from bot.api.dependencies import Dependencies, Deps, caller, refusals
 from bot.api.idempotency import Repeat, once
 from bot.api.problems import FieldProblem, ProblemRaised
 from bot.api.routes.requests import ID, Cursor, Limit, done, found
@@ -50,14 +50,14 @@ NO_SESSION = Reply(
 
 @router.get("/sessions", responses=refusals())
 async def sessions(
-    desk: AtDesk,
+    deps: Deps,
     who: Reader,
-    live: Annotated[bool, Query(description="true: only what goes on; false: what is over, too.")] = True,
+    live: Annotated[bool, Query(description="true: only live sessions; false: ended ones, too.")] = True,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[SessionOut]:
-    """Sessions that this key may see, the newest first; `live=false` shows those that are over too."""
-    ctx = desk.ctx
+    """List the sessions that this key may see, the newest first; `live=false` includes the ended ones."""
+    ctx = deps.ctx
     async with ctx.db.read() as tx:
         names = await authorization.visible(tx, ctx.policy, who)
         own = await authorization.mine(tx, ctx.policy, who.actor)
@@ -72,10 +72,10 @@ async def sessions(
 
 
 @router.get("/sessions/{session}", responses=refusals(404, 409))
-async def session(desk: AtDesk, who: Reader, session: SessionParam) -> SessionOut:
-    """One session, by its id or by its request's."""
-    ctx = desk.ctx
-    row = await _held(desk, who, session)
+async def session(deps: Deps, who: Reader, session: SessionParam) -> SessionOut:
+    """Show one session, by its id or by its request's."""
+    ctx = deps.ctx
+    row = await _held(deps, who, session)
     async with ctx.db.read() as tx:
         own = await authorization.mine(tx, ctx.policy, who.actor)
         view = await session_view(tx, row.id)
@@ -84,65 +84,65 @@ async def session(desk: AtDesk, who: Reader, session: SessionParam) -> SessionOu
 
 
 @router.delete("/sessions/{session}", status_code=202, responses=refusals(404, 409))
-async def end(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
-    """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists it."""
-    row = await _held(desk, who, session)
-    reply = await service.terminate(desk.ctx, Terminate(row.id, DeciderFacts(who.actor)))
+async def end(deps: Deps, who: Owner, session: SessionParam) -> Done:
+    """End a session now. 202: the end is ordered, and confirmed when the cloud no longer lists the machine."""
+    row = await _held(deps, who, session)
+    reply = await service.terminate(deps.ctx, Terminate(row.id, DeciderFacts(who.actor)))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 
 @router.post("/sessions/{session}/extend", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def extend(desk: AtDesk, who: Owner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
-    """Ask for more time. 202: people decide about it, in the request that is named; 200: it was approved already."""
-    row = await _held(desk, who, session)
-    policy = desk.ctx.policy
+async def extend(deps: Deps, who: Owner, session: SessionParam, body: ExtendIn, key: Repeat) -> Any:
+    """Request more time. 202: an approver decides on the request that is named; 200: it was approved already."""
+    row = await _held(deps, who, session)
+    policy = deps.ctx.policy
 
-    async def ask(command: str) -> tuple[int, Done]:
+    async def request_extension(command: str) -> tuple[int, Done]:
         try:
             hours = hours_of(plain(body.hours), policy)
         except BadWord as error:
             wrong = [FieldProblem(field="hours", sentence=str(error))]
             raise ProblemRaised(Reply(False, ReplyCode.BAD_WORD, str(error)), fields=wrong) from error
-        reply = await extension.extend(desk.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
+        reply = await extension.extend(deps.ctx, Extend(command, row.id, hours, DeciderFacts(who.actor), body.reason))
         request_id = reply.data.get("request_id")
         url = f"/api/v1/requests/{request_id}" if request_id else f"/api/v1/sessions/{row.id}"
         return 202 if request_id else 200, done(reply, url=url, session_id=row.id)
 
-    return await once(desk, who, key, f"POST /sessions/{row.id}/extend {body.model_dump_json()}", ask)
+    return await once(deps, who, key, f"POST /sessions/{row.id}/extend {body.model_dump_json()}", request_extension)
 
 
 @router.post("/sessions/{session}/done", status_code=202, responses=refusals(404, 409))
-async def work_done(desk: AtDesk, who: Owner, session: SessionParam, body: DoneIn) -> Done:
-    """Say that the work is over and how it went. The session ends, or is stopped so that its disk is kept."""
-    row = await _held(desk, who, session)
+async def work_done(deps: Deps, who: Owner, session: SessionParam, body: DoneIn) -> Done:
+    """Report that the work is done and how it went. The session ends, or stops so that its disk is retained."""
+    row = await _held(deps, who, session)
     preserve = body.storage == "preserve"
     command = WorkDone(row.id, DeciderFacts(who.actor), succeeded=body.succeeded, preserve=preserve)
-    return done(await service.done(desk.ctx, command), url=f"/api/v1/sessions/{row.id}")
+    return done(await service.done(deps.ctx, command), url=f"/api/v1/sessions/{row.id}")
 
 
 @router.post("/sessions/{session}/stop", status_code=202, responses=refusals(404, 409))
-async def stop(desk: AtDesk, who: Owner, session: SessionParam) -> Done:
-    """Stop its machine where that saves money; the disk stays, and the answer says what is still billed."""
-    return await _switch(desk, who, session, PowerAction.STOP)
+async def stop(deps: Deps, who: Owner, session: SessionParam) -> Done:
+    """Stop the session's machine where that saves money; the disk stays, and the answer says what it costs."""
+    return await _switch(deps, who, session, PowerAction.STOP)
 
 
 @router.post("/sessions/{session}/start", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def start(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
-    """Start its stopped machine again, within what was approved."""
-    return await _switch_once(desk, who, session, PowerAction.START, key)
+async def start(deps: Deps, who: Owner, session: SessionParam, key: Repeat) -> Any:
+    """Start the session's stopped machine again, within what was approved."""
+    return await _switch_once(deps, who, session, PowerAction.START, key)
 
 
 @router.post("/sessions/{session}/restart", status_code=202, response_model=Done, responses=refusals(404, 409))
-async def restart(desk: AtDesk, who: Owner, session: SessionParam, key: Repeat) -> Any:
-    """Restart its machine in place."""
-    return await _switch_once(desk, who, session, PowerAction.RESTART, key)
+async def restart(deps: Deps, who: Owner, session: SessionParam, key: Repeat) -> Any:
+    """Restart the session's machine in place."""
+    return await _switch_once(deps, who, session, PowerAction.RESTART, key)
 
 
 @router.post("/sessions/{session}/token", status_code=201, responses=refusals(404, 409))
-async def node_token(desk: AtDesk, who: Owner, session: SessionParam) -> NodeTokenOut:
-    """Make the token that opens the API of its machine, for its owner. It is shown once; the one before is void."""
-    row = await _held(desk, who, session)
-    reply = await node_api.make_token(desk.ctx, row.id, who.actor)
+async def node_token(deps: Deps, who: Owner, session: SessionParam) -> NodeTokenOut:
+    """Create the token for the API of the session's machine. It is shown once and replaces the one before."""
+    row = await _held(deps, who, session)
+    reply = await node_api.make_token(deps.ctx, row.id, who.actor)
     made = reply.data.get("opened")
     if not isinstance(made, node_api.Opened):
         raise ProblemRaised(reply)
@@ -156,24 +156,24 @@ async def node_token(desk: AtDesk, who: Owner, session: SessionParam) -> NodeTok
     )
 
 
-async def _switch_once(desk: Dependencies, who: Principal, session: str, order: PowerAction, key: str) -> JSONResponse:
-    row = await _held(desk, who, session)
+async def _switch_once(deps: Dependencies, who: Principal, session: str, order: PowerAction, key: str) -> JSONResponse:
+    row = await _held(deps, who, session)
 
     async def switch(command: str) -> tuple[int, Done]:
-        return 202, await _switch(desk, who, row.id, order, command)
+        return 202, await _switch(deps, who, row.id, order, command)
 
-    return await once(desk, who, key, f"POST /sessions/{row.id}/{order}", switch)
+    return await once(deps, who, key, f"POST /sessions/{row.id}/{order}", switch)
 
 
-async def _switch(desk: Dependencies, who: Principal, session: str, order: PowerAction, key: str = "") -> Done:
-    row = await _held(desk, who, session)
-    reply = await power.switch(desk.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
+async def _switch(deps: Dependencies, who: Principal, session: str, order: PowerAction, key: str = "") -> Done:
+    row = await _held(deps, who, session)
+    reply = await power.switch(deps.ctx, Switch(row.id, DeciderFacts(who.actor), order, key=key))
     return done(reply, url=f"/api/v1/sessions/{row.id}")
 
 
-async def _held(desk: Dependencies, who: Principal, session: str) -> Session:
-    """The session that an id names, when the principal may see it."""
-    _, row = await found(desk, who, session)
+async def _held(deps: Dependencies, who: Principal, session: str) -> Session:
+    """Return the session that an id names, if the principal may see it."""
+    _, row = await found(deps, who, session)
     if row is None:
         raise ProblemRaised(NO_SESSION)
     return row

@@ -1,4 +1,4 @@
-"""Webhooks: addresses that are told what happens, signed after Standard Webhooks."""
+"""Manage webhooks and their deliveries, signed after Standard Webhooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from bot.api.dependencies import AtDesk, caller, refusals
+from bot.api.dependencies import Deps, caller, refusals
 from bot.api.problems import ProblemRaised
 from bot.api.routes.requests import Cursor, Limit
 from bot.api.schemas.base import Page
@@ -33,55 +33,58 @@ def _done(reply: Reply) -> WebhookDone:
 
 
 @router.get("", responses=refusals())
-async def list_webhooks(desk: AtDesk, who: Owner) -> list[WebhookOut]:
-    """The webhooks that this key may see, without their secrets."""
-    async with desk.ctx.db.read() as tx:
-        found = await webhooks(tx, await authorization.visible(tx, desk.ctx.policy, who))
+async def list_webhooks(deps: Deps, who: Owner) -> list[WebhookOut]:
+    """List the webhooks that this key may see, without their secrets."""
+    async with deps.ctx.db.read() as tx:
+        found = await webhooks(tx, await authorization.visible(tx, deps.ctx.policy, who))
     return [WebhookOut.model_validate(one) for one in found]
 
 
 @router.post("", status_code=201, responses=refusals(409))
-async def create_webhook(desk: AtDesk, who: Owner, body: WebhookIn) -> WebhookDone:
-    """Name an address that is told what happens to one's own things. Its secret is shown this once."""
-    return _done(await service.create(desk.ctx, who, service.NewWebhook(body.url, tuple(body.topics), body.note)))
+async def create_webhook(deps: Deps, who: Owner, body: WebhookIn) -> WebhookDone:
+    """Create a webhook for events about your own requests and sessions.
+
+    Its secret is shown this once.
+    """
+    return _done(await service.create(deps.ctx, who, service.NewWebhook(body.url, tuple(body.topics), body.note)))
 
 
 @router.delete("/{webhook}", responses=refusals(404))
-async def delete_webhook(desk: AtDesk, who: Owner, webhook: Hook) -> WebhookDone:
-    """Tell an address nothing any more."""
-    return _done(await service.delete(desk.ctx, who, webhook))
+async def delete_webhook(deps: Deps, who: Owner, webhook: Hook) -> WebhookDone:
+    """Delete a webhook; it receives nothing any more."""
+    return _done(await service.delete(deps.ctx, who, webhook))
 
 
 @router.post("/{webhook}/test", status_code=202, responses=refusals(404, 409))
-async def test_webhook(desk: AtDesk, who: Owner, webhook: Hook) -> WebhookDone:
-    """Send a test message by the way that all others take."""
-    return _done(await service.test(desk.ctx, who, webhook))
+async def test_webhook(deps: Deps, who: Owner, webhook: Hook) -> WebhookDone:
+    """Send a test message, in the same way as all others."""
+    return _done(await service.test(deps.ctx, who, webhook))
 
 
 @router.post("/{webhook}/rotate", responses=refusals(404))
-async def rotate_webhook(desk: AtDesk, who: Owner, webhook: Hook) -> WebhookDone:
-    """Make a new secret, shown this once; the old one signs beside it for a day."""
-    return _done(await service.rotate(desk.ctx, who, webhook))
+async def rotate_webhook(deps: Deps, who: Owner, webhook: Hook) -> WebhookDone:
+    """Rotate the secret, shown this once; the old one also signs for a day."""
+    return _done(await service.rotate(deps.ctx, who, webhook))
 
 
 @router.post("/{webhook}/replay", status_code=202, responses=refusals(404))
-async def replay_webhook(desk: AtDesk, who: Owner, webhook: Hook, body: ReplayIn) -> WebhookDone:
-    """Send one message again, or all that were given up; a webhook that was switched off is on again."""
-    return _done(await service.replay(desk.ctx, who, webhook, body.delivery_id))
+async def replay_webhook(deps: Deps, who: Owner, webhook: Hook, body: ReplayIn) -> WebhookDone:
+    """Send one message again, or all that failed finally; a disabled webhook is enabled again."""
+    return _done(await service.replay(deps.ctx, who, webhook, body.delivery_id))
 
 
 @router.get("/{webhook}/deliveries", responses=refusals(404))
 async def list_deliveries(
-    desk: AtDesk,
+    deps: Deps,
     who: Owner,
     webhook: Hook,
-    failed: Annotated[bool, Query(description="Only those that were given up.")] = False,
+    failed: Annotated[bool, Query(description="Only those that failed finally.")] = False,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[DeliveryOut]:
-    """What was sent to a webhook and what came of it, the newest first; kept for 30 days."""
-    async with desk.ctx.db.read() as tx:
-        if await find(tx, webhook, await authorization.visible(tx, desk.ctx.policy, who)) is None:
+    """List what was sent to a webhook and the result, the newest first; kept for 30 days."""
+    async with deps.ctx.db.read() as tx:
+        if await find(tx, webhook, await authorization.visible(tx, deps.ctx.policy, who)) is None:
             raise ProblemRaised(service.UNKNOWN)
         rows = await deliveries(tx, webhook, failed=failed, before=cursor, limit=limit + 1)
     items = [DeliveryOut.model_validate(one) for one in rows[:limit]]

@@ -1,1 +1,1 @@
-"""What routes take and give, one file per noun as the routes have. Money goes out as decimal strings, times as UTC."""
+"""Bodies and answers of the routes, one file per subject."""

@@ -1,4 +1,4 @@
-"""A check-in of the agent on a rented machine, and its answer."""
+"""The check-in of the agent on a rented machine, and its answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NodeApiIn(In):
 
 
 class CheckinIn(In):
-    """One check-in. `seq` must be above the one before: milliseconds since 1970 do, also after a restart."""
+    """One check-in. `seq` must be above the one before: milliseconds since 1970 work, also after a restart."""
 
     seq: int = Field(ge=1, le=MOST, description="The number of the check-in; each is above the one before.")
     utilisation: tuple[Percent, ...] = Field(default=(), max_length=64, description="How busy each GPU is, in percent.")
@@ -48,17 +48,19 @@ class CheckinIn(In):
         default=None, description="Tokens per second over all GPUs."
     )
     idle_since: AwareDatetime | None = Field(
-        default=None, description="Since when its GPUs do nothing; null while they work."
+        default=None, description="Since when its GPUs are idle; null while they work."
     )
     checkpoint: CheckpointIn | None = Field(default=None, description="The newest checkpoint that was saved.")
     api: NodeApiIn | None = Field(default=None, description="The agent's own API, where it serves one.")
 
 
 class SignedDeadline(Out):
-    """`message` is JSON: the approved end (`deadline_s`, seconds since 1970 or null), `instance`, and the check-in `n`.
+    """The approved end of the session, signed for the agent.
 
-    Where somebody has a token for the machine's own API, `api_token_sha256` is its hash: no other token opens it.
-    A node believes it only with a right ed25519 `signature` (base64) and an `n` above those before.
+    `message` is JSON: the approved end (`deadline_s`, seconds since 1970 or null), `instance`, and the check-in `n`.
+
+    Where somebody has a token for the machine's own API, `api_token_sha256` is its hash, and the API accepts no other.
+    A node accepts the message only with a correct ed25519 `signature` (base64) and an `n` above those before.
     """
 
     message: str = Field(description="What is signed, as JSON.")
@@ -66,11 +68,11 @@ class SignedDeadline(Out):
 
 
 class CheckinOut(Out):
-    """The answer: what to do (save, upload, pause, stop), and when this session ends as things stand."""
+    """The answer: what to do (save, upload, pause, stop), and when this session ends at present."""
 
     seq: int = Field(description="The number of the check-in; each is above the one before.")
-    ends_at: datetime | None = Field(description="When it ends as things stand.")
+    ends_at: datetime | None = Field(description="When the session ends at present.")
     deadline: SignedDeadline = Field(description="The approved end, signed for the agent.")
     asks: list[str] = Field(description="What the agent is asked to do now: save, upload, pause or stop.")
     next_in_s: int = Field(description="In how many seconds the next check-in is expected.")
-    api_problem: str = Field(default="", description="Why its word about its own API was not taken.")
+    api_problem: str = Field(default="", description="Why its report about its own API was refused.")

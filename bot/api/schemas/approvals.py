@@ -1,4 +1,4 @@
-"""Around a decision: why it is needed, who decides for somebody else, and a start without one."""
+"""Bodies and answers about approvals: explanations, delegations, and a start without an approval."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ from ledger.kernel.states import RequestState
 
 
 class WhyOut(Out):
-    """Why a request needed approval: the rule, its tier and group, who decides, and the rules that did not hold."""
+    """Why a request needed approval: the rule, its tier and group, its approvers, and the waived rules."""
 
     request_id: RequestId
     state: RequestState = Field(description="Its state.")
-    rule: str = Field(description="The rule of the policy that asked for a decision, in words.")
+    rule: str = Field(description="The policy rule that requires the approval, in words.")
     tier: str = Field(description="The tier of the policy that it belongs to; empty when to none.")
-    group: str = Field(description="The group of approvers that decides; empty when any of them does.")
+    group: str = Field(description="The group of approvers; empty when any approver will do.")
     required: int = Field(description="How many approvals are needed.")
     given: list[str] = Field(description="The approvals that were given, in words.")
-    may_decide: list[str] = Field(description="Who may decide.")
-    also: list[str] = Field(description="What else belongs to the answer, in words.")
-    waived: list[str] = Field(description="The rules of the policy that did not hold, and why.")
-    sentences: list[str] = Field(description="What is said below the tables.")
+    may_decide: list[str] = Field(description="The approvers.")
+    also: list[str] = Field(description="Further facts, in words.")
+    waived: list[str] = Field(description="The rules of the policy that were waived, and why.")
+    sentences: list[str] = Field(description="The sentences below the tables.")
 
 
 class DelegationIn(In):
-    """Who decides in your place (a Slack id or operator:ada), and the last day of it in UTC."""
+    """Who approves in your place (a Slack id or operator:ada), and the last day of it in UTC."""
 
-    delegate: str = Field(max_length=90, description="Who decides instead.", examples=["U012AB3CD"])
+    delegate: str = Field(max_length=90, description="Who approves instead.", examples=["U012AB3CD"])
     until: date = Field(description="Until when.", examples=["2026-12-01"])
 
 
 class DelegationOut(Out):
-    """One person who decides in another one's place until a moment."""
+    """One person who approves in another one's place until a moment."""
 
     id: Id
-    delegator: str = Field(description="In whose place.")
-    delegate: str = Field(description="Who decides instead.")
+    delegator: str = Field(description="Who delegates.")
+    delegate: str = Field(description="Who approves instead.")
     until: Until
     created_at: CreatedAt
 
 
 class BreakGlassIn(In):
-    """Why it cannot wait, and which option; the first one if it is not said."""
+    """Why it cannot wait, and which option; without one, the first."""
 
     reason: ReasonText = ""
     offer_id: OfferIdIn = None

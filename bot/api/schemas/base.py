@@ -1,4 +1,4 @@
-"""What every body and every answer is, and the answers that several nouns share."""
+"""The base of every body and answer, and the answers that several subjects share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 class In(BaseModel):
-    """A body. It holds nothing unknown."""
+    """A body; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,7 +25,7 @@ class Out(BaseModel):
 
 
 class Page(Out, Generic[Item]):
-    """Some of many, the newest first; `next_cursor` fetches the rest, and is null at the end."""
+    """One page of a list, the newest first; `next_cursor` fetches the rest, and is null at the end."""
 
     items: list[Item] = Field(description="The rows of this page.")
     next_cursor: str | None = Field(
@@ -34,21 +34,21 @@ class Page(Out, Generic[Item]):
 
 
 class CommandOut(Out):
-    """What came of a command: a stable code, and the sentence that every door shows."""
+    """The result of a command: a stable code, and the same sentence as in Slack."""
 
     code: Code
     sentence: Sentence
 
 
 class Done(CommandOut):
-    """A command that was carried out: a stable code, and the sentence that every door shows."""
+    """A command that was carried out: a stable code, and the same sentence as in Slack."""
 
     request_id: str | None = Field(default=None, description="The id of the request.")
     session_id: str | None = Field(default=None, description="The id of the session.")
-    url: str | None = Field(default=None, description="Where to see how it goes on.")
+    url: str | None = Field(default=None, description="Where to see its progress.")
 
 
 class ReasonIn(In):
-    """Why; a rejection needs it."""
+    """The reason; a rejection needs it."""
 
     reason: ReasonText = ""

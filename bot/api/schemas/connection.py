@@ -1,4 +1,4 @@
-"""How to reach a machine: shown to the owner of its session, and to nobody else."""
+"""How to connect to a machine; only the owner of its session sees it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.api.schemas.fields import Certificate, SessionId, Token
 
 
 class Ssh(BaseModel):
-    """How to connect; shown to the session's owner only. The key is the one that the machine showed first."""
+    """How to connect by SSH; only the session's owner sees it. The key is the one that the machine showed first."""
 
     host: str = Field(description="Where the machine is reached.")
     port: int = Field(description="The port.")
@@ -29,24 +29,24 @@ class Ssh(BaseModel):
 
 
 class NodeApiOut(BaseModel):
-    """The API of the machine's own agent; shown to the session's owner only. Trust this certificate and no other.
+    """The API of the machine's own agent; only the session's owner sees it. Trust this certificate and no other.
 
-    `other_certificate_sha256` is another one that was named in its place since, and when. Nobody is sent there.
+    `other_certificate_sha256` is another one that the machine reported since, at `other_at`. Do not connect to it.
     """
 
     url: str = Field(description="The address.", examples=["https://203.0.113.7:8443"])
     certificate_sha256: Certificate
     other_certificate_sha256: str | None = Field(
-        default=None, description="Another certificate that was named since; do not trust it."
+        default=None, description="Another certificate that was reported since; do not trust it."
     )
-    other_at: datetime | None = Field(default=None, description="When another certificate was named.")
+    other_at: datetime | None = Field(default=None, description="When another certificate was reported.")
     token_made_at: datetime | None = Field(
         default=None, description="When its token was made last; null when nobody has one."
     )
 
 
 class NodeTokenOut(CommandOut):
-    """What opens the API of a machine. `token` is shown this once; it dies with its machine and with the next one."""
+    """The token for the API of a machine, shown this once; it ends with its machine and with the next token."""
 
     session_id: SessionId
     token: Token

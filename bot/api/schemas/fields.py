@@ -1,4 +1,4 @@
-"""The fields that several bodies and answers share, each with its description."""
+"""Fields that several bodies and answers share, each with its description."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ Owner = Annotated[str, Field(description="Whose it is.")]
 Kind = Annotated[str, Field(description="What kind it is.")]
 State = Annotated[str, Field(description="Its state.")]
 Name = Annotated[str, Field(description="Its name.")]
-Reason = Annotated[str, Field(description="Why, for those who decide and for the journal.")]
+Reason = Annotated[str, Field(description="The reason, for approvers and for the audit log.")]
 ReasonText = Annotated[Reason, Field(max_length=4000)]
 ShortReasonText = Annotated[Reason, Field(max_length=500)]
 At = Annotated[datetime, Field(description="When.")]
 CreatedAt = Annotated[datetime, Field(description="When it was made.")]
-EndedAt = Annotated[datetime | None, Field(description="When it was confirmed gone; null before.")]
-ExpiresAt = Annotated[datetime, Field(description="Until when it stands.")]
-Since = Annotated[datetime, Field(description="From when on.")]
+EndedAt = Annotated[datetime | None, Field(description="When its end was confirmed; null before.")]
+ExpiresAt = Annotated[datetime, Field(description="When it expires.")]
+Since = Annotated[datetime, Field(description="The start of the time.")]
 Until = Annotated[datetime, Field(description="Until when.")]
 SpentUsd = Annotated[Decimal, Field(description="What was spent.")]
 PriceCap = Annotated[
-    Decimal | None, Field(description="The most per hour that is covered; null for a decision that covers no offer.")
+    Decimal | None, Field(description="The most per hour that the approval covers; null when it covers no offer.")
 ]
 TotalCap = Annotated[
-    Decimal | None, Field(description="The most in all that is covered; null for a decision that covers no offer.")
+    Decimal | None, Field(description="The most in all that the approval covers; null when it covers no offer.")
 ]
 Held = Annotated[
     str,
-    Field(description="Why nothing is bought or ended now, and which commands end that; empty while nothing is held."),
+    Field(
+        description="Why nothing is bought or terminated now, and which commands change that; empty when all is well."
+    ),
 ]
 Time = Annotated[Decimal, Field(allow_inf_nan=False, max_digits=30)] | Annotated[str, Field(max_length=40)]
 HoursIn = Annotated[Time, Field(description="Hours, as a number or written as 6h, 90m or 2d.", examples=["2h"])]

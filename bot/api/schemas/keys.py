@@ -25,7 +25,7 @@ class SshKeyOut(CommandOut):
 
 
 class ApiKeyIn(In):
-    """A key for a program, and the person who answers for it. People answer for themselves."""
+    """A key for a program, and the person who answers for it; people answer for themselves."""
 
     name: str = Field(
         max_length=60, description="A program, such as atlas, or a person as operator:ada.", examples=["atlas"]

@@ -1,4 +1,4 @@
-"""The ledger that tools share: its entries, its check and its sums, and what is live now."""
+"""The ledger that tools share: its entries, its verification, its sums, and the live instances."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ExternalIn(BaseModel):
 
     skill: str = Field(description="The tool that spent it.", examples=["training-runner"])
     provider: str = Field(description="Where the money was spent.", examples=["s3"])
-    action: str = Field(description="On what the money was spent.", examples=["store checkpoints"])
+    action: str = Field(description="What the money was spent on.", examples=["store checkpoints"])
     amount_usd: Decimal = Field(description="Dollars; less than 0 for a refund.", examples=["1.25"])
     timestamp: str = Field(description="When, with its time zone.", examples=["2026-03-02T09:00:00Z"])
     notes: str = Field(default="", description="Anything else.")
@@ -26,7 +26,7 @@ class ExternalIn(BaseModel):
 
 
 class ExternalOut(CommandOut):
-    """Where it is booked; `code` is `booked`, or `known` when it was there."""
+    """Where the cost is booked; `code` is `booked`, or `known` when it was there already."""
 
     entry_id: str = Field(description="The id of the entry in the ledger.")
 
@@ -37,21 +37,21 @@ class SharedEntry(BaseModel):
     id: Id
     skill: str = Field(description="The tool that spent it.")
     provider: str = Field(description="Where the money was spent.")
-    action: str = Field(description="On what the money was spent.")
+    action: str = Field(description="What the money was spent on.")
     amount_usd: float = Field(description="Dollars; less than 0 for a refund.")
     timestamp: str = Field(description="When, with its time zone.")
     notes: str = Field(description="Anything else.")
 
 
 class CheckedOut(BaseModel):
-    """Whether the ledger is whole. `head` is the newest seal: whoever notes it can tell later what was changed."""
+    """Whether the ledger is unchanged. `head` is the newest hash: keep it to detect later changes."""
 
     ok: bool = Field(description="Whether all is well.")
     entries: int = Field(description="How many entries the ledger has.")
-    sealed: int = Field(description="How many of them are sealed against change.")
-    waiting: int = Field(description="How many of them are not sealed yet.")
+    sealed: int = Field(description="How many of them are in the hash chain.")
+    waiting: int = Field(description="How many of them are not in the hash chain yet.")
     spent_usd: SpentUsd
-    head: str = Field(description="The newest seal of the ledger.")
+    head: str = Field(description="The newest hash of the ledger.")
     problems: list[str] = Field(description="What is wrong with the ledger, in words.")
 
 
@@ -68,7 +68,7 @@ class SummaryOut(BaseModel):
 
 
 class LiveManifest(BaseModel):
-    """`instance_manifest.json`: what is live now, with endpoints."""
+    """`instance_manifest.json`: the live instances, with endpoints."""
 
     generated_at: datetime = Field(description="When this was made.")
-    instances: list[dict[str, Any]] = Field(description="The instances that live, each with its session and its costs.")
+    instances: list[dict[str, Any]] = Field(description="The live instances, each with its session and its costs.")

@@ -1,4 +1,4 @@
-"""The market: what is asked about it, plans, comparisons and the profiles of the clouds."""
+"""Questions about the market, plans, comparisons and the profiles of the clouds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlanOut(Out):
 
 
 class CloudOut(Out):
-    """How one cloud answered."""
+    """The result of asking one cloud."""
 
     cloud: Cloud
     ok: bool = Field(description="Whether all is well.")
@@ -32,7 +32,7 @@ class CloudOut(Out):
 
 
 class CompareOut(Out):
-    """A comparison with how the clouds answered, how old their prices are, its page and its tables for people."""
+    """A comparison with the result of each cloud, the age of its prices, its page and its tables for people."""
 
     comparison: dict[str, Any] = Field(description="The figures of the comparison.")
     answers: list[CloudOut] = Field(description="How each cloud answered.")
@@ -42,7 +42,7 @@ class CompareOut(Out):
 
 
 class InventoryQuery(In):
-    """What would do, in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
+    """A search in the words of `/gpu inventory`. `memory` and `min_vram` (GB) are per GPU; give one of them."""
 
     gpu: Text = Field(default="", description="GPU names in any spelling, with commas: 4090,a100.")
     count: Text = Field(default="", description="How many GPUs: 2, 1-4 or 2+.")
@@ -75,10 +75,10 @@ class CompareIn(In):
 
 
 class ProfileOut(Out):
-    """What is peculiar to one cloud."""
+    """The profile of one cloud: how it bills and what it sells."""
 
     cloud: Cloud
     kind: Kind
-    ends_the_meter: str = Field(description="What ends the cost at this cloud.")
-    spot: bool = Field(description="Whether the cloud sells machines that it may take away.")
+    ends_the_meter: str = Field(description="Which action stops the billing at this cloud.")
+    spot: bool = Field(description="Whether the cloud sells interruptible (spot) machines.")
     text: str = Field(description="The whole profile, in Markdown.")

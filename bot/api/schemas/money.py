@@ -26,7 +26,7 @@ class BudgetIn(In):
     )
     period: Annotated[Period, _PERIOD]
     limit_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
-        default=None, description="Dollars (an hourly one: dollars per hour); null forgets the limit."
+        default=None, description="Dollars (an hourly one: dollars per hour); null deletes the limit."
     )
     reason: ShortReasonText = ""
 
@@ -36,7 +36,7 @@ class BudgetOut(Out):
 
     key: str = Field(description="The budget's name: its scope and its period.")
     period: Annotated[str, _PERIOD]
-    limit_usd: Decimal = Field(description="What may be spent in the period.")
+    limit_usd: Decimal = Field(description="The limit for the period, in dollars.")
     spent_usd: SpentUsd
     open_usd: Decimal = Field(description="What approvals in force may still spend.")
     since: datetime | None = Field(description="From when on.")
@@ -44,16 +44,16 @@ class BudgetOut(Out):
 
 
 class CostShare(Out):
-    """What one name of a grouping cost."""
+    """The cost of one name in a group."""
 
     name: Name
     usd: Decimal = Field(description="Dollars.")
 
 
 class FinishedOut(Out):
-    """The sessions that ended with a word on how their work went, and what a success has cost, failures included."""
+    """Sessions that ended with a result, and what one success has cost, failures included."""
 
-    runs: int = Field(description="How many ended with a word on how their work went.")
+    runs: int = Field(description="How many ended with a result.")
     successes: int = Field(description="How many of them succeeded.")
     spent_usd: SpentUsd
     success_rate: Decimal | None = Field(description="The share that succeeded, from 0 to 1; null before the first.")
@@ -64,14 +64,14 @@ class FinishedOut(Out):
 
 
 class CostBucket(Out):
-    """What was spent in the hour, day or month that began then."""
+    """What was spent in the hour, day or month that began at `since`."""
 
     since: Since
     usd: Decimal = Field(description="Dollars.")
 
 
 class CostsOut(Out):
-    """What was booked, in dollars; the running hour is not in it yet. Buckets without costs are left out.
+    """What was spent in dollars; the running hour is not in it yet. Buckets without costs are left out.
 
     `total_usd`, `buckets`, `groups` and `finished` are of the time from `since` on.
     """

@@ -1,4 +1,4 @@
-"""What operators look at and decide: the journal, the clouds' accounts, instances, orphans, and runs."""
+"""Answers for operators: the audit log, the clouds' accounts, instances, orphans and runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RowId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_]{4,64}$")]
 
 
 class EventOut(Out):
-    """One thing that happened."""
+    """One event."""
 
     id: Id
     at: At
@@ -50,13 +50,15 @@ class EventOut(Out):
 
 
 class AuditOut(Out):
-    """The journal of a request with all that came of it, its newest seals, and in words what does not fit them."""
+    """The events of a request and its session, the newest hashes, and in words every event that does not match them."""
 
     request_id: RequestId
     events: list[EventOut] = Field(description="What happened, the oldest first.")
-    sealed: int = Field(description="How many of them are sealed against change.")
-    heads: dict[str, str] = Field(description="The newest seal of each subject.")
-    broken: list[str] = Field(description="What does not fit the seals, in words; empty when nothing was changed.")
+    sealed: int = Field(description="How many of them are in the hash chain.")
+    heads: dict[str, str] = Field(description="The newest hash of each subject.")
+    broken: list[str] = Field(
+        description="Events that do not match their hash, in words; empty when nothing was changed."
+    )
 
 
 class PreflightOut(Out):
@@ -68,11 +70,11 @@ class PreflightOut(Out):
     problem: str = Field(description="What is wrong, in words; empty when nothing is.")
     missing: list[str] = Field(description="The settings that are missing.")
     where: str = Field(description="Where to set what is missing.")
-    credit_usd: Decimal | None = Field(description="Told to administrators only.")
+    credit_usd: Decimal | None = Field(description="The credit left; only administrators see it.")
 
 
 class InstanceOut(Out):
-    """One instance and whose it is."""
+    """One instance and its owner."""
 
     id: Id
     session_id: SessionId
@@ -87,12 +89,12 @@ class InstanceOut(Out):
 
 
 class OrphanOut(Out):
-    """An instance of ours without a row of its own; `quarantined` ones wait for an operator's word."""
+    """An instance with our label and no open session; `quarantined` ones wait for an operator."""
 
     id: Id
     cloud: Cloud
     ref: str = Field(description="The id at the cloud.")
-    label: str = Field(description="The label by which it is known as ours.")
+    label: str = Field(description="The label that marks it as ours.")
     state: OrphanState = Field(description="Its state.")
     price_usd_h: PricePerHour
     first_seen_at: datetime = Field(description="When it was seen first.")
@@ -102,7 +104,7 @@ class OrphanOut(Out):
 
 
 class UnreachableOut(Out):
-    """An open instance, or an orphan, of an account that no key which is set up here opens."""
+    """An open instance or an orphan in an account for which no key is set up here."""
 
     id: Id
     cloud: Cloud
@@ -118,7 +120,7 @@ class UnreachableOut(Out):
 
 
 class GoneIn(In):
-    """Which instances and orphans no longer exist, and why that is known."""
+    """Which instances and orphans no longer exist, and how that is known."""
 
     ids: list[RowId] = Field(
         min_length=1,
@@ -137,7 +139,7 @@ class RunIn(In):
 
 
 class AdoptIn(In):
-    """For how long a waiting instance is kept, whose it becomes (a Slack id or operator:ada; oneself), and why."""
+    """How long to keep a quarantined orphan, who owns it (a Slack id or operator:ada; by default you), and why."""
 
     hours: HoursIn
     owner: str = Field(default="", max_length=90, description="Whose it is.")
@@ -148,7 +150,7 @@ class AdoptIn(In):
 
 
 class LookedOut(Out):
-    """How the look at one cloud went."""
+    """The result of listing the instances at one cloud."""
 
     cloud: Cloud
     listed: int = Field(description="How many instances the cloud lists.")
@@ -156,8 +158,8 @@ class LookedOut(Out):
 
 
 class RecoveredOut(Out):
-    """What the clouds show of this deployment that its ledger does not know; each waits for an operator's word."""
+    """The instances that the clouds list and the ledger does not know; each waits for an operator."""
 
-    clouds: list[LookedOut] = Field(description="How each cloud answered.")
-    waiting: list[OrphanOut] = Field(description="What waits for an operator's word.")
+    clouds: list[LookedOut] = Field(description="The result of each cloud.")
+    waiting: list[OrphanOut] = Field(description="The quarantined orphans.")
     held: Held = ""

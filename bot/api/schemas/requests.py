@@ -1,4 +1,4 @@
-"""Requests: their offers, decisions and state, and the body of an approval."""
+"""Requests: their offers, approvals and state, and the body of an approval."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OptionOut(Out, RankedFields):
     marks: list[str] = Field(description="What it is best at: cost-efficiency, stability, or speed within the budget.")
     why: Why
     parts: Parts = ""
-    hold: str = Field(default="", description="What of the worst case is for a hold at its end, to save checkpoints.")
+    hold: str = Field(default="", description="The part of the worst case for a checkpoint hold at the end.")
 
 
 class ApprovalOut(Out):
@@ -57,26 +57,30 @@ class ApprovalOut(Out):
 
     approver: str = Field(description="Who decided.")
     decision: str = Field(description="approve or reject.")
-    quote_version: int = Field(description="The version of the offers that was decided about.")
+    quote_version: int = Field(description="The version of the offers that the decision is about.")
     price_cap_usd_h: PriceCap
     total_cap_usd: TotalCap
     hours: str | None = Field(description="The hours that it covers.")
     reason: Reason
     at: At
-    on_behalf_of: str | None = Field(description="In whose place it was decided; null when in one's own.")
-    digest: str | None = Field(description="A mark of what was read; it differs as soon as somebody changes something.")
+    on_behalf_of: str | None = Field(description="For whom the approver decided; null without a delegation.")
+    digest: str | None = Field(
+        description="A digest of the terms that were read; it differs as soon as somebody changes them."
+    )
 
 
 class Waiting(Out):
-    """For whom a request waits, since when and until when."""
+    """Who must approve a request, since when and until when it waits."""
 
-    rule: str = Field(description="The rule of the policy that asked for a decision, in words.")
-    approvers: list[str] = Field(description="People who may decide.")
-    approver_groups: list[str] = Field(description="Groups whose members may decide.")
+    rule: str = Field(description="The policy rule that requires the approval, in words.")
+    approvers: list[str] = Field(description="The approvers.")
+    approver_groups: list[str] = Field(description="Groups whose members are approvers.")
     approvals: int = Field(description="How many approvals there are already.")
     required: int = Field(description="How many approvals are needed.")
-    digest: str = Field(description="A mark of what was read; it differs as soon as somebody changes something.")
-    hours: Decimal = Field(description="The hours that stand now; an approver may have shortened them.")
+    digest: str = Field(
+        description="A digest of the terms that were read; it differs as soon as somebody changes them."
+    )
+    hours: Decimal = Field(description="The hours now; an approver may have shortened them.")
     since: Since
     until: Until
 
@@ -87,9 +91,9 @@ class RequestSummary(Out):
     id: Id
     kind: Kind
     state: RequestState = Field(description="Its state.")
-    requester: str = Field(description="Who asked.")
+    requester: str = Field(description="The requester.")
     reason: Reason
-    outcome: str = Field(description="What became of it, in words.")
+    outcome: str = Field(description="The outcome, in words.")
     created_at: CreatedAt
     expires_at: ExpiresAt
     decided_at: datetime | None = Field(description="When it was decided; null while it is open.")
@@ -97,39 +101,41 @@ class RequestSummary(Out):
 
 
 class RequestOut(RequestSummary):
-    """A request in full. `waiting` is null once it is decided; `override_id` is the request for more hours."""
+    """A request in full. `waiting` is null once it is decided; `override_id` names the 12-hour override."""
 
     job: dict[str, Any] = Field(description="The job as it was asked for.")
-    quote_version: int = Field(description="The version of the offers that was decided about.")
+    quote_version: int = Field(description="The version of the offers that the decision is about.")
     options: list[OptionOut] = Field(description="The ranked offers, the best first.")
     approvals: list[ApprovalOut] = Field(description="The decisions that were made, the oldest first.")
-    excluded: list[str] = Field(description="Offers that were left out and why, in words.")
-    waiting: Waiting | None = Field(description="For whom a request waits; null once it is decided.")
+    excluded: list[str] = Field(description="Offers that were skipped and why, in words.")
+    waiting: Waiting | None = Field(description="The approvers it waits for; null once it is decided.")
     parent_id: str | None = Field(
         description="The request that this one belongs to, such as the one whose hours it extends."
     )
-    override_id: str | None = Field(description="The request for more hours that is decided first.")
+    override_id: str | None = Field(description="The 12-hour override, which must be approved first.")
     override_state: str | None = Field(
-        description="How that request stands: pending, approved, rejected, expired or cancelled."
+        description="The state of that override: pending, approved, rejected, expired or cancelled."
     )
     session_id: str | None = Field(description="The id of the session.")
     held: Held = ""
-    hint: str = Field(default="", description="What to know before it is decided, such as that its owner has no key.")
+    hint: str = Field(
+        default="", description="What to know before you approve it, such as that its owner has no SSH key."
+    )
 
 
 class ApproveIn(In):
-    """Which option is approved, at which version of the quote, and the amount typed where the policy wants it.
+    """Which option is approved, at which version of the quote, and the typed amount where the policy requires it.
 
-    An override for more hours has no option.
+    A 12-hour override has no option.
     """
 
     offer_id: OfferIdIn = None
     quote_version: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
-        default=None, description="The version whose offers were read; a newer one refuses."
+        default=None, description="The version whose offers you read; refused when there is a newer one."
     )
     amount: Annotated[str, Field(max_length=40)] | None = Field(
         default=None,
-        description="The expected total as it was typed, where the policy wants it confirmed.",
+        description="The expected total, typed where the policy wants it confirmed.",
         examples=["123.45"],
     )
     cap_usd: Annotated[str, Field(pattern=r"^[0-9]{1,7}(\.[0-9]{1,6})?$")] | None = Field(
@@ -138,5 +144,6 @@ class ApproveIn(In):
     reason: ReasonText = ""
     hours: Time | None = Field(default=None, description="A shorter time than was asked for.", examples=["4h"])
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")] | None = Field(
-        default=None, description="What stood when it was read; needed once another approver has changed something."
+        default=None,
+        description="The digest of the terms that you read; needed once another approver has changed them.",
     )

@@ -1,4 +1,4 @@
-"""Sessions: what holds for one, what its agent says, its disk, and what its owner asks for."""
+"""Sessions: their terms, their agent's report, their disk, and what their owner sends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ledger.kernel.states import SessionState
 
 
 class AgentOut(Out):
-    """What the agent on the machine says: nothing of it when none ever reported. Percent per GPU."""
+    """What the agent on the machine reported: empty before its first check-in. Percent per GPU."""
 
     line: str = Field(description="The state of the agent in one sentence.")
     heartbeat_age_s: int | None = Field(
@@ -40,9 +40,7 @@ class AgentOut(Out):
     step: int | None = Field(default=None, description="The step that the job is at.")
     target_step: int | None = Field(default=None, description="The step at which the job is done.")
     tokens_per_s: Decimal | None = Field(default=None, description="Tokens per second over all GPUs.")
-    idle_since: datetime | None = Field(
-        default=None, description="Since when its GPUs do nothing; null while they work."
-    )
+    idle_since: datetime | None = Field(default=None, description="Since when its GPUs are idle; null while they work.")
     eta: datetime | None = Field(default=None, description="When the job is done at its present speed.")
     cost_to_finish_usd: Decimal | None = Field(
         default=None, description="What the rest of the job costs at its present speed."
@@ -50,17 +48,17 @@ class AgentOut(Out):
 
 
 class Terms(Out):
-    """What holds for a session: what was approved with its machine (extensions add to it), what may end it early."""
+    """The terms of a session: what was approved with its machine (extensions add to it), and what may end it early."""
 
     price_cap_usd_h: PriceCap
     total_cap_usd: TotalCap
-    replacements_left: int = Field(description="How many machines may still be taken in place of one that was lost.")
-    ends_when_silent: bool = Field(description="Whether it is ended when its agent says nothing any more.")
-    ends_when_idle: bool = Field(description="Whether it is ended when its GPUs do nothing.")
+    replacements_left: int = Field(description="How many replacements are left after a loss.")
+    ends_when_silent: bool = Field(description="Whether it ends when its agent stops checking in.")
+    ends_when_idle: bool = Field(description="Whether it ends when its GPUs are idle.")
 
 
 class DiskOut(Out):
-    """The disk of a session whose machine stands still: what it costs, and when it is deleted."""
+    """The retained disk of a session whose machine is stopped: what it costs, and when it is deleted."""
 
     id: Id
     price_usd_h: Decimal = Field(description="Dollars per hour for the disk alone.")
@@ -71,7 +69,7 @@ class DiskOut(Out):
 class SessionOut(Out):
     """A session. `cost_usd` is what it has cost so far; `deadline` is its approved end.
 
-    One that is over at a cloud that does not say what it charged is `unreconciled`: it cost between `low_usd` and
+    A session that ended at a cloud that never reports its charges is `unreconciled`: it cost between `low_usd` and
     `high_usd`.
     """
 
@@ -85,21 +83,21 @@ class SessionOut(Out):
     price_usd_h: MaybePricePerHour
     cost_usd: Decimal = Field(description="What it has cost so far, the running hour included.")
     low_usd: Decimal | None = Field(
-        default=None, description="The least that it can have cost, where the cloud never says."
+        default=None, description="The least that it can have cost, where the cloud never reports it."
     )
     high_usd: Decimal | None = Field(
-        default=None, description="The most that it can have cost, where the cloud never says."
+        default=None, description="The most that it can have cost, where the cloud never reports it."
     )
     unreconciled: bool = Field(
         default=False,
-        description="True when the cloud never says what it charged: then it cost between `low_usd` and `high_usd`.",
+        description="True when the cloud never reports its charges: then it cost between `low_usd` and `high_usd`.",
     )
     hours: Decimal = Field(description="The hours that are approved in all.")
     created_at: CreatedAt
     ready_at: datetime | None = Field(description="When its machine became reachable; null before.")
     deadline: datetime | None = Field(description="Its approved end.")
     ended_at: EndedAt
-    end_code: str = Field(description="Why it ended, as a stable code; empty while it goes on.")
+    end_code: str = Field(description="Why it ended, as a stable code; empty while it runs.")
     end_reason: str = Field(description="Why it ended, in words.")
     status: str = Field(description="Its state in words.")
     ends_early_at: datetime | None = Field(
@@ -107,13 +105,13 @@ class SessionOut(Out):
     )
     ends_early_because: str = Field(default="", description="Why it ends earlier.")
     end_waits_because: str = Field(
-        default="", description="Why its end, which is ordered, waits for a checkpoint; empty when it does not."
+        default="", description="Why its termination waits for a checkpoint; empty when it does not."
     )
     disk: DiskOut | None = Field(
-        default=None, description="The disk that is kept while its machine stands still; null when there is none."
+        default=None, description="The retained disk while its machine is stopped; null when there is none."
     )
     agent: AgentOut | None = Field(
-        default=None, description="What the agent on the machine last said; null while there is no machine."
+        default=None, description="The last report of the agent on the machine; null while there is no machine."
     )
     policy: Terms | None = Field(
         default=None, description="What was approved with its machine, and what may end it early."
@@ -121,7 +119,7 @@ class SessionOut(Out):
     node_api: NodeApiOut | None = Field(default=None, description="The API of the machine's own agent, for its owner.")
     held: Held = ""
     ssh: Ssh | None = Field(
-        description="How to connect; null while there is nothing to connect to, and for those whom it does not concern."
+        description="How to connect; null while there is no machine, and for everybody but the owner."
     )
 
 
@@ -133,17 +131,17 @@ class ExtendIn(In):
 
 
 class DoneIn(In):
-    """How the work went, and what becomes of the disk."""
+    """How the work went, and what happens to the disk."""
 
     succeeded: bool = Field(default=True, description="Whether the work succeeded.")
     storage: Literal["destroy", "preserve"] = Field(
         default="destroy",
-        description="destroy ends the machine with its disk; preserve stops it and keeps the disk until its end.",
+        description="destroy deletes the machine and its disk; preserve stops it and retains the disk until the end.",
     )
 
 
 class RunOut(Out):
-    """What one own run made, beside what was predicted at that time."""
+    """What one run measured, beside what was predicted at that time."""
 
     at: At
     gpu: GpuName

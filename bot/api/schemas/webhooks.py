@@ -14,31 +14,31 @@ from bot.services.market.offer_fields import Id
 
 
 class WebhookIn(In):
-    """An address, and what it wants to hear; no topics means all."""
+    """An address, and the topics that it receives; no topics means all."""
 
     url: str = Field(max_length=1000, description="The address.", examples=["https://example.com/hooks/gpu"])
     topics: list[str] = Field(
         default=[],
         max_length=10,
-        description="The kinds of events that it hears of; none means all.",
+        description="The topics that it receives; none means all.",
         examples=[[str(Topic.SESSION)]],
     )
-    note: str = Field(default="", max_length=200, description="Anything that helps to tell it from others.")
+    note: str = Field(default="", max_length=200, description="A note that distinguishes it from others.")
 
 
 class WebhookOut(Out):
-    """A webhook without its secret. `off_at` says that it was switched off, and `off_reason` why."""
+    """A webhook without its secret. `off_at` says when it was disabled, and `off_reason` why."""
 
     id: Id
     actor: Actor
     url: str = Field(description="The address.")
-    topics: list[str] = Field(description="The kinds of events that it hears of; none means all.")
-    note: str = Field(description="Anything that helps to tell it from others.")
-    everything: bool = Field(description="Whether it hears of everybody's things.")
+    topics: list[str] = Field(description="The topics that it receives; none means all.")
+    note: str = Field(description="A note that distinguishes it from others.")
+    everything: bool = Field(description="Whether it receives everybody's events.")
     created_at: CreatedAt
-    old_until: datetime | None = Field(description="Until when the secret before this one is used beside it.")
-    off_at: datetime | None = Field(description="When it was switched off; null while it works.")
-    off_reason: str = Field(description="Why it was switched off.")
+    old_until: datetime | None = Field(description="Until when the previous secret also signs.")
+    off_at: datetime | None = Field(description="When it was disabled; null while it works.")
+    off_reason: str = Field(description="Why it was disabled.")
 
 
 class WebhookDone(CommandOut):
@@ -50,7 +50,7 @@ class WebhookDone(CommandOut):
 
 
 class ReplayIn(In):
-    """Which message is sent again; without one, all that were given up."""
+    """Which message to send again; without one, all that failed finally."""
 
     delivery_id: Annotated[str, Field(pattern=r"^dlv_[0-9a-z]{16}$")] | None = Field(
         default=None, description="The id of one message to a webhook."
@@ -58,14 +58,14 @@ class ReplayIn(In):
 
 
 class DeliveryOut(Out):
-    """One message: its state (pending, sent, dead) and what came of each attempt."""
+    """One message: its state (pending, sent, dead) and the result of each attempt."""
 
     id: Id
-    event_id: str = Field(description="The event that it tells of.")
+    event_id: str = Field(description="The id of its event.")
     kind: Kind
     state: State
     tries: int = Field(description="How often it was tried.")
-    attempts: list[dict[str, Any]] = Field(description="What came of each attempt to send it.")
+    attempts: list[dict[str, Any]] = Field(description="The result of each delivery attempt.")
     created_at: CreatedAt
-    sent_at: datetime | None = Field(description="When it was taken by the other side; null before.")
+    sent_at: datetime | None = Field(description="When the receiver accepted it; null before.")
     due_at: datetime | None = Field(description="When it is tried next.")

@@ -1,1 +1,1 @@
-"""How commands reach the service: over HTTP or in this process."""
+"""Connect commands to the service, over HTTP or in this process."""

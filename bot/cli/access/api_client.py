@@ -1,7 +1,7 @@
-"""One command line, here and elsewhere: every command speaks the REST API, over HTTP or to this process's own copy.
+"""Call the REST API for a command, over HTTP or in this process.
 
-With `GPU_SHOPPER_URL` (and `GPU_SHOPPER_API_KEY`) it goes to that service; without, the same routes answer in this
-process as the operator who runs it. So there is one set of commands, and one output.
+With `GPU_SHOPPER_URL` (and `GPU_SHOPPER_API_KEY`) calls go to that service; without them the same routes answer in this
+process, for the operator who runs it. So there is one set of commands, and one output.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from bot.rules.values.reply_code import ReplyCode
 
 URL, KEY = "GPU_SHOPPER_URL", "GPU_SHOPPER_API_KEY"
 TIMEOUT_S = 60.0
-#: What a refusal's status ends the program with; everything else is 1.
+#: HTTP status of a refusal → exit code; every other refusal is 1.
 ENDS: Mapping[int, int] = {401: NO_PERMISSION, 403: NO_PERMISSION, 429: UNAVAILABLE, 500: UNAVAILABLE, 503: UNAVAILABLE}
-#: Refusals of what was typed.
+#: Refusals of a wrong option or word, which end with 2.
 TYPED = frozenset(
     {
         ReplyCode.BAD_WORD,
@@ -46,7 +46,7 @@ Found = TypeVar("Found")
 
 
 class RefusedCall(Exception):
-    """The service said no: `code` is stable, the message is its sentence."""
+    """A refusal by the service: `code` is stable, the message is its sentence."""
 
     def __init__(self, status: int, code: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -55,32 +55,32 @@ class RefusedCall(Exception):
 
     @property
     def ends_with(self) -> int:
-        """The exit code."""
+        """Return the exit code."""
         return 2 if self.code in TYPED else ENDS.get(self.status, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """The REST API for a command."""
+    """Call the REST API for a command."""
 
     http: httpx.AsyncClient
 
     async def get(self, path: str, **params: Any) -> Any:
-        """GET; parameters that say nothing are left out."""
+        """Send a GET; empty parameters are left out."""
         said = {name: value for name, value in params.items() if value not in (None, "", False)}
         return await self._call("GET", path, params=said)
 
     async def post(self, path: str, body: Mapping[str, Any], key: str = "") -> Any:
-        """POST; `key` repeats an earlier call instead of making a new one."""
+        """Send a POST; `key` repeats an earlier call instead of making a new one."""
         headers = {"Idempotency-Key": key or secrets.token_urlsafe(16)}
         return await self._call("POST", path, json=dict(body), headers=headers)
 
     async def put(self, path: str, body: Mapping[str, Any]) -> Any:
-        """PUT."""
+        """Send a PUT."""
         return await self._call("PUT", path, json=dict(body))
 
     async def delete(self, path: str) -> Any:
-        """DELETE."""
+        """Send a DELETE."""
         return await self._call("DELETE", path)
 
     async def _call(self, method: str, path: str, **more: Any) -> Any:
@@ -98,7 +98,7 @@ class ApiClient:
 
 
 def elsewhere() -> tuple[str, str] | None:
-    """`(address, key)` of the service that commands go to; None when they work on this machine's own ledger."""
+    """Return `(address, key)` of the service that commands call; None when they use this machine's own ledger."""
     found = {name: os.environ.get(name) for name in (URL, KEY)}
     if not all(found.values()) and Path(".env").is_file():
         written = dotenv_values(".env")
@@ -128,7 +128,7 @@ async def _there(address: str, key: str) -> AsyncIterator[ApiClient]:
 
 
 def connected(**limits: Any) -> AbstractAsyncContextManager[ApiClient]:
-    """The API for as long as a block lasts: over HTTP, or this process's own within the `limits`, such as scopes."""
+    """Open the API for the length of a block: over HTTP, or in this process with `limits`, such as scopes."""
     where = elsewhere()
     found: AbstractAsyncContextManager[ApiClient] = (
         _there(*where) if where else load("access.in_process_api").opened(**limits)
@@ -137,12 +137,12 @@ def connected(**limits: Any) -> AbstractAsyncContextManager[ApiClient]:
 
 
 def spoken(step: Callable[[ApiClient], Awaitable[Found]]) -> Found:
-    """What `step` makes of the API. A refusal ends the program with its sentence and a documented code."""
+    """Run `step` with the API and return its result; a refusal ends the program with its sentence and exit code."""
     where = elsewhere()
 
     async def within() -> Found:
-        async with _there(*where) if where else load("access.in_process_api").opened() as door:
-            return await step(door)
+        async with _there(*where) if where else load("access.in_process_api").opened() as api:
+            return await step(api)
 
     try:
         return asyncio.run(within())

@@ -1,4 +1,4 @@
-"""The REST API inside this process, for an operator on the server: the same routes, with the operator's own name."""
+"""Serve the REST API inside this process, for an operator on the server and under the operator's name."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from migrations import run as schema
 
 
 class _AsOperator:
-    """ASGI: every call is the operator's. Whoever may read the ledger's file and its keys needs no other key."""
+    """Attach the operator as the principal of every call.
+
+    Whoever may read the ledger's file and its keys needs no other key.
+    """
 
     def __init__(self, app: Any, who: Principal) -> None:
         self._app = app
@@ -43,14 +46,17 @@ class _AsOperator:
 
 @dataclass(frozen=True, slots=True)
 class _AskedInSlack:
-    """The `People` port. Slack's library is loaded when somebody is looked up, which few commands need."""
+    """Look people up in Slack: the `People` port.
+
+    Slack's library is imported at the first look-up, which few commands need.
+    """
 
     settings: Settings
     policy: Policy
     clock: Clock
 
     async def looked_up(self, actor: Actor) -> DeciderFacts:
-        """Never raises for a network failure."""
+        """Look up what Slack knows of a person; never raises for a network failure."""
         found: DeciderFacts = await load("access.in_process_people").looked_up(
             self.settings, self.policy, self.clock, actor
         )
@@ -59,7 +65,7 @@ class _AskedInSlack:
 
 @asynccontextmanager
 async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[ApiClient]:
-    """The API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
+    """Open the API over this machine's ledger and clouds; the operator may do everything, unless `scopes` say less."""
     private_umask()
     found = settings()
     if found.log_level is not LogLevel.DEBUG:
@@ -75,7 +81,7 @@ async def opened(scopes: Iterable[Scope] = Scope) -> AsyncIterator[ApiClient]:
             except schema.SchemaError as error:
                 fail(str(error))
         app = routes({})
-        app.state.desk = Dependencies(
+        app.state.deps = Dependencies(
             ctx, ApiSettings(found.approvals_channel or found.operators_channel or "", acts=False)
         )
         who = Principal("", operator(), operator(), frozenset(scopes))

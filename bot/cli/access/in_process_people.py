@@ -1,4 +1,4 @@
-"""Who people are in Slack, asked from a command on the server. Loaded only when somebody decides in another's place."""
+"""Look people up in Slack for a command on the server; imported only when somebody approves as a delegate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledger.kernel.clock import Clock
 
 
 async def looked_up(settings: Settings, policy: Policy, clock: Clock, actor: Actor) -> DeciderFacts:
-    """One look-up over a connection of its own. `known` is false when Slack did not answer."""
+    """Look one person up over a connection of its own; `known` is false when Slack did not answer."""
     web = Web(slack_settings(settings))
     try:
         return await Directory(web, clock, policy, settings.slack_team_id).looked_up(actor)

@@ -1,4 +1,4 @@
-"""The market for commands: settings, policy and a catalog of every cloud that is set up, closed again at the end."""
+"""Give commands the market: settings, policy and a catalog of every configured cloud, closed at the end."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ Answer = TypeVar("Answer")
 
 
 def policy_of(found: Settings) -> Policy:
-    """The team's policy. Ends the program when its file cannot be used."""
+    """Read the team's policy; ends the program when its file cannot be used."""
     with explained():
         return read_policy_file(found.policy, practice=found.practice).policy
 
 
 def command_of(name: str, options: Mapping[str, str], policy: Policy) -> ParsedCommand:
-    """The options read by the same language as `/gpu NAME`; ends the program at a word that it refuses."""
+    """Parse the options with the grammar of `/gpu NAME`; ends the program at a word that is refused."""
     parsed = parse(name, policy, [(key, value) for key, value in options.items() if value])
     if isinstance(parsed, GrammarError):
         fail(parsed.message, 2)
     return parsed
 
 
-def marketed(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
-    """What `ask` makes of the market. Ends the program when no cloud is set up."""
+def marketed(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
+    """Return what `read` makes of the market; ends the program when no cloud is set up."""
     if not found.clouds:
         needed = "; ".join(f"{one.needs} ({one.where})" for one in REGISTRY.values())
         fail(f"No cloud is set up, so there is no market. Set those of at least one: {needed}", BAD_SETTINGS)
-    return asyncio.run(_asked(found, ask))
+    return asyncio.run(_read_market(found, read))
 
 
 async def _own_runs(found: Settings) -> tuple[FinishedRun, ...]:
-    """What this installation's runs made; nothing where its ledger is not on this machine, or cannot be read."""
+    """Read the measured runs of this installation; none where its ledger is elsewhere or cannot be read."""
     if found.sqlite_file is not None and not found.sqlite_file.exists():
         return ()
     try:
@@ -67,7 +67,7 @@ async def _own_runs(found: Settings) -> tuple[FinishedRun, ...]:
         return ()
 
 
-async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
+async def _read_market(found: Settings, read: Callable[[Catalog, Clock], Awaitable[Answer]]) -> Answer:
     clock = SystemClock()
     timing = read_policy_file(found.policy, practice=found.practice).timing
     providers = build_providers(found, clock, LocalPacer(clock, timing.pace))
@@ -78,7 +78,7 @@ async def _asked(found: Settings, ask: Callable[[Catalog, Clock], Awaitable[Answ
 
     catalog = build_catalog(providers, clock, timing, read_runs)
     try:
-        return await ask(catalog, clock)
+        return await read(catalog, clock)
     finally:
         await catalog.close()
         for provider in providers.values():

@@ -1,4 +1,4 @@
-"""What commands on the server share: reading the settings with a clear end when they are wrong, and who is asking."""
+"""Read the settings for commands on the server, start the logs, and name the operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn the errors that carry a sentence for people into that sentence, without a traceback."""
+    """Turn an error that carries a sentence for people into that sentence, without a traceback."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -36,7 +36,7 @@ def explained() -> Iterator[None]:
 
 
 def settings() -> Settings:
-    """The settings of this installation, with logs set up after them. Ends the program when they are wrong."""
+    """Read this installation's settings and start its logs; ends the program when the settings are wrong."""
     with explained():
         found = load()
     start_logs(found)
@@ -44,7 +44,7 @@ def settings() -> Settings:
 
 
 def start_logs(found: Settings) -> None:
-    """Logs as the settings say, to standard error."""
+    """Start logs as the settings say, on standard error."""
     logs.register_secrets(found.secrets())
     as_json = found.log_format is LogFormat.JSON
     if found.log_format is LogFormat.AUTO:
@@ -53,10 +53,10 @@ def start_logs(found: Settings) -> None:
 
 
 def operator() -> Actor:
-    """Whoever runs this command, by the system's own name."""
+    """Return the user who runs this command, by the system's own name."""
     return Actor(ActorKind.OPERATOR, getpass.getuser())
 
 
 def private_umask() -> None:
-    """Every file that this process makes is for its own user only."""
+    """Make every new file of this process readable by its own user only."""
     os.umask(0o077)

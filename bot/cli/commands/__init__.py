@@ -1,1 +1,1 @@
-"""Commands that speak the REST API."""
+"""Commands that call the REST API."""

@@ -1,4 +1,4 @@
-"""`gpu-shopper budget`: the budgets as they stand, and the costs."""
+"""`gpu-shopper budget`: show and set budgets, and show the costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CUTS = "day: 24 hours by the hour; month: this month by the day; year: 12 months
 
 
 def _one_of(*names: str) -> dict[str, Any]:
-    """How one of a few words is read, with the sentence that Slack says about any other one."""
+    """Return the parser of a few words; it refuses any other word with the same sentence as in Slack."""
 
     def read(said: str) -> str:
         if said in names:
@@ -37,8 +37,8 @@ costs_app = typer.Typer(add_completion=False)
 
 @app.command()
 def show(as_json: Json = False) -> None:
-    """What is spent, reserved and left of the budgets that you may see."""
-    found = spoken(lambda door: door.get("/budgets"))
+    """Show what is spent, reserved and remaining in the budgets that you may see."""
+    found = spoken(lambda api: api.get("/budgets"))
     lines = [BudgetOut.model_validate(one) for one in found]
     sentences = tuple(f"{line.key}: {line.sentence}" for line in lines) or ("The policy sets no budget.",)
     print_answer(found if as_json else TextReport(sentences=sentences))
@@ -47,18 +47,18 @@ def show(as_json: Json = False) -> None:
 @app.command("set")
 def set_(
     scope: Annotated[str, typer.Argument(help="global, team:NAME, user:ID, consumer:NAME or label:NAME.")],
-    period: Annotated[str, typer.Argument(help=f"For which time: {', '.join(Period)}.", **_one_of(*Period))],
-    limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none forgets the limit.")],
-    reason: Annotated[str, typer.Option(help="Why, for the journal.")] = "",
+    period: Annotated[str, typer.Argument(help=f"The period: {', '.join(Period)}.", **_one_of(*Period))],
+    limit: Annotated[str, typer.Argument(help="Dollars, such as 300; none deletes the limit.")],
+    reason: Annotated[str, typer.Option(help="Why, for the audit log.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Set a budget while the service runs. What the policy file says can only be tightened."""
+    """Set a budget while the service runs. You can only tighten the budgets of the policy file."""
     amount = None if limit == "none" else read_amount(limit)
     if amount is None and limit != "none":
         fail(f"{limit[:40]!r} is not an amount; write 300 or $299.50, or none to forget the limit.", 2)
     said = None if amount is None else f"{amount:f}"
     body = {"scope": scope, "period": period, "limit_usd": said, "reason": reason}
-    done = spoken(lambda door: door.post("/budgets", body))
+    done = spoken(lambda api: api.post("/budgets", body))
     print_answer(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
@@ -75,10 +75,10 @@ def costs_(
     mine: Annotated[bool, typer.Option("--mine", help="Only your own, and those of your programs.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What was booked, by the hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
+    """Show what was spent, by hour, day or month, and by owner, consumer, cloud, GPU, label and tool."""
     view = CostView(cut or period)
     said = {"mine": "true" if mine else "", "period": str(view), "consumer": consumer}
-    found = spoken(lambda door: door.get("/costs", **said))
+    found = spoken(lambda api: api.get("/costs", **said))
     if as_json:
         print_answer(found)
         return

@@ -1,4 +1,4 @@
-"""`gpu-shopper compare`: dollars per run and runs per budget on every GPU for sale, and beside the clouds."""
+"""`gpu-shopper compare`: dollars per run and runs per budget on every GPU for sale and in other environments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def compare(
-    budget: str = typer.Option("", help="What there is to spend, with semicolons for several: 500;5000."),
+    budget: str = typer.Option("", help="The budget in dollars, with semicolons for several: 500;5000."),
     hours: str = typer.Option("", help="How long one run takes: 1h, 90m."),
     buffer: str = typer.Option("", help="Kept for retries and restarts: 10%."),
     baseline: str = typer.Option("", help="A price per hour that savings are measured against."),
@@ -54,5 +54,5 @@ def compare(
 
 
 def _there(words: dict[str, str]) -> Any:
-    """The same from the service elsewhere."""
-    return spoken(lambda door: door.post("/compare", {"words": {k: v for k, v in words.items() if v}}))
+    """Get the same comparison from a remote service."""
+    return spoken(lambda api: api.post("/compare", {"words": {k: v for k, v in words.items() if v}}))

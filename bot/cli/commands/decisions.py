@@ -1,4 +1,4 @@
-"""`gpu-shopper approve` and `reject`: the human gate at a terminal, under the same rules as a click in Slack."""
+"""`gpu-shopper approve` and `reject`: decide about a request at a terminal, under the same rules as in Slack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from bot.api.schemas.requests import RequestOut
 from bot.cli.access.api_client import ApiClient, RefusedCall, spoken
 from bot.cli.commands.requests import Again, Json, Named, chosen_of, plain_id
-from bot.cli.terminal.screen import ask, fail
+from bot.cli.terminal.screen import fail, prompt
 from bot.cli.terminal.terminal_tables import print_report, show
 from bot.cli.terminal.views import request_details
 from bot.rules.values.reply_code import ReplyCode
@@ -19,7 +19,7 @@ from ledger.kernel import money
 
 approve_app, reject_app, why_app, break_glass_app = (typer.Typer(add_completion=False) for _ in range(4))
 
-#: Refusals after which the amount is asked for (again).
+#: Refusals after which the person is prompted for the amount (again).
 AMOUNT = frozenset({ReplyCode.AMOUNT_NEEDED, ReplyCode.AMOUNT_MISMATCH})
 
 
@@ -30,24 +30,24 @@ def approve(
     offer: Annotated[str, typer.Option(help="Which option: its number or its offer id.")] = "",
     amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
     cap: Annotated[str, typer.Option(help="A total below the worst case, in dollars.")] = "",
-    hours: Annotated[str, typer.Option(help="A shorter time than was asked for, such as 4h.")] = "",
+    hours: Annotated[str, typer.Option(help="A shorter time than requested, such as 4h.")] = "",
     reason: Annotated[str, typer.Option(help="Why.")] = "",
     again: Again = "",
     as_json: Json = False,
 ) -> None:
-    """Approve one option. On a terminal the options are shown and the choice and the amount are asked for."""
+    """Approve one option. On a terminal it shows the options and asks for your choice and the amount."""
     if option and offer and option != offer:
         fail(f"{option!r} and --offer {offer!r} are two choices; say one.", 2)
     said: dict[str, Any] = {"amount": amount or None, "cap_usd": cap.lstrip("$") or None, "reason": reason}
     said["hours"] = hours or None
-    done = spoken(lambda door: _approve(door, plain_id(request), offer or option, said, again, as_json=as_json))
+    done = spoken(lambda api: _approve(api, plain_id(request), offer or option, said, again, as_json=as_json))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 async def _approve(
-    door: ApiClient, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool
+    api: ApiClient, request_id: str, offer: str, said: dict[str, Any], again: str, *, as_json: bool
 ) -> Any:
-    one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
+    one = RequestOut.model_validate(await api.get(f"/requests/{request_id}"))
     asks = sys.stdin.isatty() and not as_json
     if asks:
         print_report(request_details(one))
@@ -56,16 +56,16 @@ async def _approve(
     path = f"/requests/{one.id}/approve"
     while True:
         try:
-            return await door.post(path, body, again)
+            return await api.post(path, body, again)
         except RefusedCall as refused:
             if not asks or refused.code not in AMOUNT:
                 raise
-            body["amount"] = ask(str(refused))
+            body["amount"] = prompt(str(refused))
             again = again and f"{again}/{body['amount']}"  # Another call: what it says has changed.
 
 
 def _offer(one: RequestOut, offer: str, *, asks: bool) -> str | None:
-    """The id of the option that is approved; None for an override, which has no options."""
+    """Return the id of the approved option; None for an override, which has no options."""
     if not one.options:
         return offer or None
     by_rank = {str(option.rank): option.offer_id for option in one.options}
@@ -87,27 +87,27 @@ def reject(
 ) -> None:
     """Reject a request, with a reason."""
     if not reason and sys.stdin.isatty() and not as_json:
-        reason = ask("Why? The requester reads it")
-    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
+        reason = prompt("Why? The requester reads it")
+    done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/reject", {"reason": reason}, again))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @why_app.command()
 def why(request: Named, as_json: Json = False) -> None:
-    """Which rule asks for the approval of a request, who may give it, and what was waived."""
-    found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}/why"))
+    """Show which policy rule requires the approval of a request, who may approve it, and what was waived."""
+    found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}/why"))
     show(found if as_json else TextReport(sentences=tuple(found["sentences"])))
 
 
 @break_glass_app.command()
 def break_glass(
     request: Named,
-    reason: Annotated[str, typer.Option(help="Why it cannot wait; everybody who decides reads it.")],
-    offer: Annotated[str, typer.Option(help="Which option, by its offer id; the first one if it is not said.")] = "",
+    reason: Annotated[str, typer.Option(help="Why it cannot wait; every approver reads it.")],
+    offer: Annotated[str, typer.Option(help="Which option, by its offer id; without it, the first one.")] = "",
     again: Again = "",
     as_json: Json = False,
 ) -> None:
-    """Start your own request without an approval: for little, shortly, and everybody who decides is told."""
+    """Start your own small, short request without an approval. Every approver receives a notification."""
     body = {"reason": reason, "offer_id": offer or None}
-    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/break-glass", body, again))
+    done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/break-glass", body, again))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))

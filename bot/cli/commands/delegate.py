@@ -1,4 +1,4 @@
-"""`gpu-shopper delegate`: who decides in your place, and until when."""
+"""`gpu-shopper delegate`: let somebody approve in your place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from bot.cli.commands.requests import Json
 from bot.cli.terminal.terminal_tables import show
 from bot.rules.values.text_table import TextReport, TextTable
 
-app = typer.Typer(add_completion=False, help="Who decides in your place, and until when.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="Let one person approve in your place: set, list, off.", no_args_is_help=True
+)
 
 
 @app.command("set")
@@ -20,15 +22,15 @@ def set_(
     until: Annotated[str, typer.Argument(help="The last day in UTC, such as 2026-12-01.")],
     as_json: Json = False,
 ) -> None:
-    """Let one person decide in your place, instead of whoever did. They cannot pass it on."""
-    done = spoken(lambda door: door.put("/delegations", {"delegate": person, "until": until}))
+    """Let one person approve in your place; this replaces your last delegation. They cannot pass it on."""
+    done = spoken(lambda api: api.put("/delegations", {"delegate": person, "until": until}))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Who decides for whom now."""
-    found = spoken(lambda door: door.get("/delegations"))
+    """List who approves for whom now."""
+    found = spoken(lambda api: api.get("/delegations"))
     rows = tuple((one["delegator"], one["delegate"], one["until"]) for one in found)
     table = (TextTable(head=("in the place of", "decides", "until"), rows=rows),) if rows else ()
     sentences = () if rows else ("Nobody decides for anybody else now.",)
@@ -37,6 +39,6 @@ def list_(as_json: Json = False) -> None:
 
 @app.command()
 def off(as_json: Json = False) -> None:
-    """Take it back: from now on nobody decides in your place."""
-    done = spoken(lambda door: door.delete("/delegations"))
+    """End your delegation: from now on nobody approves in your place."""
+    done = spoken(lambda api: api.delete("/delegations"))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))

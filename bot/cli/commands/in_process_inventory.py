@@ -1,4 +1,4 @@
-"""The inventory on this machine, without the ledger and without the libraries of the API: people wait for it."""
+"""Show the inventory on this machine, without importing the ledger and the API, so that it starts fast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bot.services.market.document import MarketDocument, market_document
 
 
 def inventory(words: dict[str, str]) -> MarketDocument:
-    """What is for sale now for these words of `/gpu inventory`; ends the program at a word that it refuses."""
+    """Return what is for sale now for words of `/gpu inventory`; ends the program at a word that is refused."""
     found = settings()
     policy = policy_of(found)
     parsed = command_of("inventory", words, policy)

@@ -1,4 +1,4 @@
-"""The market on this machine: asked of the clouds directly, without the ledger, as the routes of the API answer it."""
+"""Plan and compare on this machine: ask the clouds directly, without the ledger, and answer as the API does."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ledger.kernel.job import JobRequest
 
 
 def comparison(words: dict[str, str]) -> Any:
-    """A comparison as the route answers it."""
+    """Compare, and return the API's answer."""
     found = settings()
     policy = policy_of(found)
     question = _question(words, policy)
@@ -43,21 +43,21 @@ def _question(words: dict[str, str], policy: Policy) -> ComparisonQuestion:
 
 
 def planned(document: Mapping[str, Any], out: str) -> Any:
-    """A plan as the route answers it; its files, the chart too, are written to `out`."""
+    """Plan a run, write its files and its chart to `out`, and return the API's answer."""
     found = settings()
     policy = policy_of(found)
     wanted = job_of(document, policy)
     made = marketed(found, lambda catalog, clock: make_plan(catalog, clock, wanted, policy))
     answer: PlanOut = plan_out(made, policy)
-    told = answer.model_dump(mode="json")
+    shown = answer.model_dump(mode="json")
     if out:
-        write(made, told, Path(out))
+        write(made, shown, Path(out))
         typer.echo(f"Written to {out}: {', '.join(TEXTS)}, gpu_plan.png", err=True)
-    return told
+    return shown
 
 
 def job_of(document: Mapping[str, Any], policy: Policy) -> JobRequest:
-    """The job that a document describes for a plan; ends the program where it is wrong."""
+    """Read the job of a document for a plan; ends the program where it is wrong."""
     try:
         return read_job(JobDocument.model_validate(document), policy, "plan")
     except ValidationError as error:
@@ -67,6 +67,6 @@ def job_of(document: Mapping[str, Any], policy: Policy) -> JobRequest:
 
 
 def write(made: Planned, answer: Any, folder: Path) -> None:
-    """The plan's files."""
+    """Write the plan's files."""
     write_texts(answer, folder)
     (folder / "gpu_plan.png").write_bytes(chart(made))

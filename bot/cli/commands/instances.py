@@ -1,4 +1,4 @@
-"""`gpu-shopper instances`, `orphans`, `recover`, `preflight` and `audit`: what operators look at and decide."""
+"""List instances, handle orphans, check clouds and show the audit log: commands for operators."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport, TextTable
 
 instances_app, recover_app, preflight_app, audit_app, adopt_app = (typer.Typer(add_completion=False) for _ in range(5))
-orphans_app = typer.Typer(no_args_is_help=True, add_completion=False, help="Instances of ours without a row.")
+orphans_app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Orphans: list them, or terminate a quarantined one."
+)
 
-OrphanArgument = Annotated[str, typer.Argument(help="The id of an orphan that waits for an operator.")]
-Why = Annotated[str, typer.Option(help="Why, for the journal.")]
+Orphan = Annotated[str, typer.Argument(help="The id of a quarantined orphan.")]
+Why = Annotated[str, typer.Option(help="Why, for the audit log.")]
 
 
 @instances_app.command()
 def instances(
-    orphans: Annotated[bool, typer.Option("--orphans", help="Instead: ours at a cloud without a row here.")] = False,
-    over: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    orphans: Annotated[bool, typer.Option("--orphans", help="List orphans instead.")] = False,
+    over: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
     as_json: Json = False,
 ) -> None:
@@ -35,7 +37,7 @@ def instances(
     if orphans:
         _orphans(as_json=as_json)
         return
-    found = spoken(lambda door: door.get("/instances", live="false" if over else "true", limit=most))
+    found = spoken(lambda api: api.get("/instances", live="false" if over else "true", limit=most))
     head = ("instance", "state", "cloud", "there", "per hour", "session", "name")
     rows = tuple(
         (one["id"], one["state"], one["cloud"], one["ref"] or "-", _rate(one), one["session_id"], one["name"])
@@ -46,37 +48,37 @@ def instances(
 
 @orphans_app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show every orphan, those that wait for an operator first."""
+    """List every orphan, the quarantined ones first."""
     _orphans(as_json=as_json)
 
 
 @orphans_app.command()
-def condemn(orphan: OrphanArgument, reason: Why = "", as_json: Json = False) -> None:
-    """Say that a waiting instance is to end. Recovery is over when none waits any more."""
-    done = spoken(lambda door: door.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
+def condemn(orphan: Orphan, reason: Why = "", as_json: Json = False) -> None:
+    """Terminate a quarantined orphan. Recovery mode ends when none is quarantined any more."""
+    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/condemn", {"reason": reason}))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @adopt_app.command()
 def adopt(
-    orphan: OrphanArgument,
-    hours: Annotated[str, typer.Option(help="For how long it is kept, from now: 2h, 90m.")],
-    owner: Annotated[str, typer.Option(help="Whose it becomes: a Slack id or operator:ada; yours without.")] = "",
+    orphan: Orphan,
+    hours: Annotated[str, typer.Option(help="How long to keep it, from now: 2h, 90m.")],
+    owner: Annotated[str, typer.Option(help="The owner: a Slack id or operator:ada; you by default.")] = "",
     reason: Why = "",
     amount: Annotated[str, typer.Option(help="The expected total, typed to confirm it.")] = "",
     again: Again = "",
     as_json: Json = False,
 ) -> None:
-    """Keep a waiting instance as somebody's session, with your approval. Its hours count from now."""
+    """Adopt a quarantined orphan as somebody's session, with your approval. Its hours count from now."""
     body = {"hours": hours, "owner": owner, "reason": reason, "amount": amount or None}
-    done = spoken(lambda door: door.post(f"/orphans/{plain_id(orphan)}/adopt", body, again))
+    done = spoken(lambda api: api.post(f"/orphans/{plain_id(orphan)}/adopt", body, again))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @recover_app.command()
 def recover(as_json: Json = False) -> None:
-    """List what is ours at a cloud and unknown here. Ends with 69 when one did not answer, or none is set up."""
-    found = spoken(lambda door: door.post("/recover", {}))
+    """List the orphans at every cloud. Exits with 69 when a cloud did not answer, or none is set up."""
+    found = spoken(lambda api: api.post("/recover", {}))
     failed = [f"{one['cloud']}: {one['problem']}" for one in found["clouds"] if one["problem"]]
     if as_json:
         show(found)
@@ -96,8 +98,8 @@ def recover(as_json: Json = False) -> None:
 
 @preflight_app.command()
 def preflight(as_json: Json = False) -> None:
-    """Ask every cloud whether it can be bought from now; ends with 1 when one cannot."""
-    found = spoken(lambda door: door.get("/preflight"))
+    """Check whether every cloud can be bought from now; exits with 1 when one cannot."""
+    found = spoken(lambda api: api.get("/preflight"))
     head = ("cloud", "", "credit", "what to do")
     rows = tuple(
         (one["cloud"], "ok" if one["ok"] else one["code"] or "no", one["credit_usd"] or "-", _todo(one))
@@ -116,12 +118,12 @@ def _todo(one: Any) -> str:
 def audit(
     subject: Named,
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="Each event as a line of JSON, then the newest seals.")
+        bool, typer.Option("--jsonl", help="Each event as a line of JSON, then the newest hashes.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what happened, in order, and check the seals. Ends with 1 when the journal was changed."""
-    found = spoken(lambda door: door.get(f"/audit/{plain_id(subject)}"))
+    """Show what happened, in order, and verify the hash chain. Exits with 1 when the journal was changed."""
+    found = spoken(lambda api: api.get(f"/audit/{plain_id(subject)}"))
     if jsonl:
         for event in found["events"]:
             typer.echo(json.dumps(event, ensure_ascii=False))
@@ -146,7 +148,7 @@ def _rate(one: Any) -> str:
 
 
 def _orphans(*, as_json: bool) -> None:
-    found = spoken(lambda door: door.get("/orphans"))
+    found = spoken(lambda api: api.get("/orphans"))
     if as_json:
         show(found)
     else:
@@ -154,7 +156,7 @@ def _orphans(*, as_json: bool) -> None:
 
 
 def _line(one: Any) -> str:
-    """An orphan on one line: its id is what an operator copies."""
+    """Describe an orphan on one line, with its id for an operator to copy."""
     since = one["first_seen_at"].replace("T", " ")[:16]
     where = f"{one['cloud']} {one['ref']}  {_rate(one)}  first seen {since} UTC"
     return logs.visible(f"{one['id']}  {one['state']:<11}  {where}  {one['reason']}")

@@ -1,4 +1,4 @@
-"""`gpu-shopper inventory`: the merged market of all clouds that are set up. Buys and writes nothing."""
+"""`gpu-shopper inventory`: show the merged market of all configured clouds; it buys and writes nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inventory(
     available: str = typer.Option("", help="For how long the cloud must expect the offer to be there: 24h, 3d."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
-    """Show what is for sale now at every cloud, how old each price is, and what was left out and why."""
+    """Show what every cloud sells now, how old each price is, and which offers were skipped and why."""
     if gpu_ram and min_vram:
         fail("--gpu-ram and --min-vram say the same; give one of them.", 2)
     words = {
@@ -63,5 +63,5 @@ def inventory(
 
 
 def _there(words: dict[str, str]) -> MarketDocument:
-    """The same from the service elsewhere."""
-    return MarketDocument.model_validate(spoken(lambda door: door.get("/inventory", **words)))
+    """Get the same inventory from a remote service."""
+    return MarketDocument.model_validate(spoken(lambda api: api.get("/inventory", **words)))

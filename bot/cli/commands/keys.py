@@ -1,4 +1,4 @@
-"""`gpu-shopper keys`: the API keys of programs and people. Shown once, revoked at once; those of people only here."""
+"""`gpu-shopper keys`: create, list and revoke API keys; only this command makes keys of people."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def create(
     days: Annotated[int, typer.Option(min=1, max=366, help="For how long it works.")] = KEY_DAYS,
     as_json: Json = False,
 ) -> None:
-    """Make a key and show it once. A person's key may decide; a program's never does."""
+    """Create a key and show it once. A person's key may approve; a program's key never can."""
     body = {"name": name, "owner": owner, "scopes": scope or [], "days": days}
-    made = spoken(lambda door: door.post("/keys", body))
+    made = spoken(lambda api: api.post("/keys", body))
     if as_json:
         show(made)
     else:
@@ -40,21 +40,21 @@ def create(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show every key, without its secret."""
-    found = spoken(lambda door: door.get("/keys"))
-    show(found if as_json else _told([ApiKeyOut.model_validate(one) for one in found]))
+    """List every key, without its secret."""
+    found = spoken(lambda api: api.get("/keys"))
+    show(found if as_json else _table([ApiKeyOut.model_validate(one) for one in found]))
 
 
 @app.command()
 def revoke(
     key: Annotated[str, typer.Argument(help="The id of a key, as the list shows it.")], as_json: Json = False
 ) -> None:
-    """End a key at once."""
-    done = spoken(lambda door: door.delete(f"/keys/{plain_id(key)}"))
+    """Revoke a key at once."""
+    done = spoken(lambda api: api.delete(f"/keys/{plain_id(key)}"))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
-def _told(found: Sequence[ApiKeyOut]) -> TextReport:
+def _table(found: Sequence[ApiKeyOut]) -> TextReport:
     if not found:
         return TextReport(sentences=("There are no API keys.",))
     rows = []

@@ -1,4 +1,4 @@
-"""`gpu-shopper ledger`: costs of other tools come in, ours go out, and the whole is checked and summed up."""
+"""`gpu-shopper ledger`: import and export costs that tools share, verify the ledger, and sum it up."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ SHARED = Path("cost_ledger.json")
 def append(
     skill: Annotated[str, typer.Option(help="The tool that spent it.")],
     provider: Annotated[str, typer.Option(help="Where it was spent.")],
-    action: Annotated[str, typer.Option(help="On what.")],
+    action: Annotated[str, typer.Option(help="What it was spent on.")],
     amount: Annotated[str, typer.Option("--amount-usd", help="Dollars; less than 0 for a refund.")],
     timestamp: Annotated[str, typer.Option(help="When, with its zone; now when left out.")] = "",
     notes: Annotated[str, typer.Option(help="Anything else.")] = "",
-    name: Annotated[str, typer.Option("--id", help="The tool's own id of it: the same one is booked once.")] = "",
+    name: Annotated[str, typer.Option("--id", help="The tool's own id of the cost: the same id is booked once.")] = "",
     as_json: Json = False,
 ) -> None:
     """Append a cost of another tool."""
     at = timestamp or SystemClock().now().isoformat()
     entry = {"skill": skill, "provider": provider, "action": action, "amount_usd": amount, "timestamp": at}
-    done = spoken(lambda door: door.post("/ledger/entries", entry | {"notes": notes, "id": name}))
+    done = spoken(lambda api: api.post("/ledger/entries", entry | {"notes": notes, "id": name}))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 @app.command("import")
 def import_(file: File = SHARED, as_json: Json = False) -> None:
-    """Take over what other tools wrote into the shared file; what is known already changes nothing."""
+    """Import what other tools wrote into the shared file; entries that are known already change nothing."""
     try:
         entries = shared_file.others(shared_file.read_locked(file))
     except shared_file.SharedFileError as error:
         fail(f"{error}.", 2)
 
-    async def all_of(door: ApiClient) -> dict[str, Any]:
+    async def all_of(api: ApiClient) -> dict[str, Any]:
         new, wrong = 0, []
         for number, entry in enumerate(entries, 1):
             try:
-                new += (await door.post("/ledger/entries", entry))["code"] == ReplyCode.BOOKED
+                new += (await api.post("/ledger/entries", entry))["code"] == ReplyCode.BOOKED
             except RefusedCall as refused:
                 wrong.append(f"entry {number}: {refused}")
         return {"new": new, "wrong": wrong}
 
     done = spoken(all_of)
-    told = TextReport(sentences=(f"{done['new']} of {len(entries)} entries are new.", *done["wrong"]))
-    show(done if as_json else told)
+    report = TextReport(sentences=(f"{done['new']} of {len(entries)} entries are new.", *done["wrong"]))
+    show(done if as_json else report)
 
 
 @app.command()
 def export(file: File = SHARED, since: Annotated[str, typer.Option(help="A day, such as 2026-03-01.")] = "") -> None:
     """Merge our own entries into the shared file: one for each creation, instance-hour and end."""
-    own = spoken(lambda door: door.get("/ledger/entries", since=since))
+    own = spoken(lambda api: api.get("/ledger/entries", since=since))
     try:
         new = shared_file.merge(file, own)
     except (shared_file.SharedFileError, OSError) as error:
@@ -75,22 +75,22 @@ def export(file: File = SHARED, since: Annotated[str, typer.Option(help="A day, 
 
 @app.command()
 def verify(as_json: Json = False) -> None:
-    """Check the chain of all entries and every sum; ends with 1 when something is wrong."""
-    found = spoken(lambda door: door.get("/ledger/verify"))
+    """Verify the hash chain of all entries and every sum; exits with 1 when something is wrong."""
+    found = spoken(lambda api: api.get("/ledger/verify"))
     said = f"{found['entries']} entries, {found['sealed']} sealed, {found['waiting']} waiting for their seal."
-    told = TextReport(lead=said, sentences=(*found["problems"], f"Newest seal: {found['head'] or 'none'}"))
-    show(found if as_json else told)
+    report = TextReport(lead=said, sentences=(*found["problems"], f"Newest seal: {found['head'] or 'none'}"))
+    show(found if as_json else report)
     if not found["ok"]:
         raise typer.Exit(1)
 
 
 @app.command()
 def summary(
-    out: Annotated[Path | None, typer.Option(help="Write it there, as in cost_summary.md.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, such as cost_summary.md.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Total spend per tool, provider and owner, and the budgets."""
-    found = spoken(lambda door: door.get("/ledger/summary"))
+    """Show total spend per tool, provider and owner, and the budgets."""
+    found = spoken(lambda api: api.get("/ledger/summary"))
     if out is not None:
         out.write_text(found["markdown"], encoding="utf-8")
     elif as_json:
@@ -101,10 +101,10 @@ def summary(
 
 @app.command()
 def manifest(
-    out: Annotated[Path | None, typer.Option(help="Write it there, as in instance_manifest.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write it to this file, such as instance_manifest.json.")] = None,
 ) -> None:
-    """Every live instance with its endpoint."""
-    found = spoken(lambda door: door.get("/ledger/manifest"))
+    """List every live instance with its endpoint."""
+    found = spoken(lambda api: api.get("/ledger/manifest"))
     if out is None:
         show(found)
     else:

@@ -1,7 +1,7 @@
-"""`gpu-shopper mcp`: the same services for AI agents, over the Model Context Protocol on standard input and output.
+"""`gpu-shopper mcp`: serve AI agents over the Model Context Protocol on standard input and output.
 
-An agent looks around, plans and asks; a person decides. There is no tool that approves, and on the server the agent has
-none of the operator's rights to. With `GPU_SHOPPER_URL` and a program's key it acts as that program.
+An agent searches, plans and requests; a person decides. No tool approves, and on the server the agent has none of the
+operator's approval rights. With `GPU_SHOPPER_URL` and a program's key it acts as that program.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from bot.rules.values.text_table import TextReport
 app = typer.Typer(add_completion=False)
 
 INSTRUCTIONS = (
-    "Look at GPU offers of several clouds, plan what a run needs and costs, and ask for a GPU. Asking rents nothing: a "
-    "person decides about every request, and `request` says for whom it waits. Nothing here can approve. Words are "
+    "Search GPU offers of several clouds, plan what a run needs and costs, and ask for a GPU. Asking rents nothing: a "
+    "person decides about every request, and `request` names the approvers. No tool here can approve. Words are "
     "those of the /gpu language: `1x4090 2h`, `8xH100 model=7B tokens=2B max=$50`."
 )
-#: Looks at a request that was just made, until its offers are there or it is plain that they take longer.
+#: How often, and how far apart, a new request is polled for its offers before the tool answers without them.
 LOOKS, PAUSE_S = 20, 0.5
 
 Words = Annotated[str, Field(description="The job in the /gpu language: 1x4090 2h, or model=7B tokens=2B.")]
@@ -48,19 +48,19 @@ def mcp() -> None:
 
 
 async def _serve() -> None:
-    async with connected(**_limits()) as door:
-        await server(door).run_stdio_async()
+    async with connected(**_limits()) as api:
+        await server(api).run_stdio_async()
 
 
 def _limits() -> dict[str, Any]:
-    """On the server an agent has the rights of a program; elsewhere its key says which."""
+    """Return an agent's scopes: on the server those of a program; elsewhere its key decides."""
     return {} if elsewhere() else {"scopes": PLAIN}
 
 
-def server(door: ApiClient) -> MCPServer[Any]:
-    """The tools over the REST API."""
+def server(api: ApiClient) -> MCPServer[Any]:
+    """Build the MCP server with its tools over the REST API."""
     made: MCPServer[Any] = MCPServer("gpu-shopper", instructions=INSTRUCTIONS, log_level="ERROR")
-    tools = Tools(door)
+    tools = Tools(api)
     for look in (
         tools.inventory,
         tools.plan,
@@ -71,16 +71,17 @@ def server(door: ApiClient) -> MCPServer[Any]:
         tools.costs,
     ):
         made.add_tool(look, annotations=LOOK, structured_output=False)
-    for act in (tools.ask, tools.cancel):
-        made.add_tool(act, annotations=ASK, structured_output=False)
+    # The tool is called `ask`, whatever its method is called: agents know it by that name.
+    for name, act in (("ask", tools.submit_request), ("cancel", tools.cancel)):
+        made.add_tool(act, name=name, annotations=ASK, structured_output=False)
     return made
 
 
 class Tools:
-    """What an agent can do. Each answers with text; a refusal is an answer too, with its stable code."""
+    """The tools of an agent. Each answers with text; a refusal is an answer too, with its stable code."""
 
-    def __init__(self, door: ApiClient) -> None:
-        self._door = door
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
 
     async def inventory(
         self,
@@ -91,40 +92,40 @@ class Tools:
         provider: Annotated[str, Field(description="Only these clouds: vast,runpod.")] = "",
         region: Annotated[str, Field(description="Only these regions: US,EU.")] = "",
     ) -> str:
-        """What is for sale now at every cloud, ranked by what it would really cost; rents nothing."""
-        asked = {"gpu": gpu, "count": count, "min_vram": min_vram, "max_price": max_price}
-        found = await self._get("/inventory", **asked, provider=provider, region=region)
+        """Rank what every cloud sells now by expected cost; rents nothing."""
+        wanted = {"gpu": gpu, "count": count, "min_vram": min_vram, "max_price": max_price}
+        found = await self._get("/inventory", **wanted, provider=provider, region=region)
         if isinstance(found, str):
             return found
         found["options"] = found["options"][:10]
         return json.dumps(found)
 
     async def plan(self, words: Words) -> str:
-        """What a run needs, how long it takes and what it costs on every offer; rents nothing."""
-        found = await self._said(self._door.post("/plans", {"words": words}))
+        """Plan a training run: memory, time and cost on every offer; rents nothing."""
+        found = await self._said(self._api.post("/plans", {"words": words}))
         return found if isinstance(found, str) else _text(found["told"])
 
     async def compare(
         self,
-        budget: Annotated[str, Field(description="What there is to spend, in dollars.")] = "",
+        budget: Annotated[str, Field(description="The budget in dollars.")] = "",
         hours: Annotated[str, Field(description="How long one run takes: 1h, 90m.")] = "",
     ) -> str:
-        """Dollars per run and runs per budget on every GPU for sale; rents nothing."""
+        """Compare dollars per run and runs per budget on every GPU for sale; rents nothing."""
         words = {name: value for name, value in (("budget", budget), ("hours", hours)) if value}
-        found = await self._said(self._door.post("/compare", {"words": words}))
+        found = await self._said(self._api.post("/compare", {"words": words}))
         return found if isinstance(found, str) else _text(found["told"])
 
-    async def ask(
+    async def submit_request(
         self,
         words: Words,
-        reason: Annotated[str, Field(description="Why; the people who decide read this.", max_length=500)],
+        reason: Annotated[str, Field(description="Why; approvers read this.", max_length=500)],
     ) -> str:
-        """Ask for a GPU. It rents nothing: a person decides, and the answer says for whom it waits."""
-        made = await self._said(self._door.post("/sessions", {"words": words, "reason": reason}))
+        """Request a GPU. This rents nothing: a person decides, and the answer names the approvers."""
+        made = await self._said(self._api.post("/sessions", {"words": words, "reason": reason}))
         if isinstance(made, str):
             return made
         for _ in range(LOOKS):
-            found = await self._said(self._door.get(f"/requests/{made['request_id']}"))
+            found = await self._said(self._api.get(f"/requests/{made['request_id']}"))
             if isinstance(found, str):
                 return found
             if found["state"] != "quoting":
@@ -133,22 +134,22 @@ class Tools:
         return _waits(RequestOut.model_validate(found))
 
     async def request(self, request: Request) -> str:
-        """How a request stands: for whom it waits, how it was decided, and its session when it has one."""
+        """Show one request: who must approve it, how it was decided, and its session when it has one."""
         found = await self._get(f"/requests/{request}")
         return found if isinstance(found, str) else _waits(RequestOut.model_validate(found))
 
     async def requests(self) -> str:
-        """The newest requests that you may see."""
+        """List the newest requests that you may see."""
         found = await self._get("/requests", limit=20)
         return found if isinstance(found, str) else json.dumps(found["items"])
 
     async def sessions(self) -> str:
-        """What runs: its cost so far, its approved end, and how to connect to your own."""
+        """List live sessions: cost so far, approved end, and how to connect to your own."""
         found = await self._get("/sessions", limit=20)
         return found if isinstance(found, str) else json.dumps(found["items"])
 
     async def costs(self) -> str:
-        """What was spent today and this month, and what the budgets still allow."""
+        """Show what was spent today and this month, and what remains of the budgets."""
         spent, left = await self._get("/costs"), await self._get("/budgets")
         return next(
             (one for one in (spent, left) if isinstance(one, str)), json.dumps({"costs": spent, "budgets": left})
@@ -157,15 +158,15 @@ class Tools:
     async def cancel(
         self, request: Request, reason: Annotated[str, Field(description="Why.", max_length=500)] = ""
     ) -> str:
-        """Withdraw a request of yours that nobody has decided yet."""
-        done = await self._said(self._door.post(f"/requests/{request}/cancel", {"reason": reason}))
+        """Withdraw your own undecided request."""
+        done = await self._said(self._api.post(f"/requests/{request}/cancel", {"reason": reason}))
         return done if isinstance(done, str) else str(done["sentence"])
 
     async def _get(self, path: str, **params: Any) -> Any:
-        return await self._said(self._door.get(path, **params))
+        return await self._said(self._api.get(path, **params))
 
     async def _said(self, call: Any) -> Any:
-        """The answer, or the sentence of a refusal: an agent reads it and goes on."""
+        """Return the answer, or the sentence of a refusal, so that the agent can read it and continue."""
         try:
             return await call
         except RefusedCall as refused:
@@ -175,7 +176,7 @@ class Tools:
 
 
 def _waits(one: RequestOut) -> str:
-    """A request in words: an agent must see at once that a person decides."""
+    """Describe a request in words, so that an agent sees at once that a person decides."""
     said = [f"Request {one.id} is {one.state}."]
     if one.waiting:
         names = [f"@{name}" for name in (*one.waiting.approvers, *one.waiting.approver_groups)]
@@ -196,9 +197,9 @@ def _waits(one: RequestOut) -> str:
     return "\n".join(said)
 
 
-def _text(told: Any) -> str:
-    """Tables and sentences as plain lines."""
-    found = TextReport.model_validate(told)
+def _text(report: Any) -> str:
+    """Return tables and sentences as plain lines."""
+    found = TextReport.model_validate(report)
     lines = [found.lead]
     for table in found.tables:
         lines += [" | ".join(row) for row in (table.head, *table.rows)]

@@ -1,4 +1,4 @@
-"""`gpu-shopper plan`: what a run needs, takes and costs on every offer; writes the plan's files. Rents nothing."""
+"""`gpu-shopper plan`: plan a training run and write the plan's files; it rents nothing."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def plan(
         typer.Argument(help="A job file (YAML or JSON; docs/schemas/job.json), or the words: model=7B."),
     ],
     out: str = typer.Option("", help="Folder for gpu_plan.md, gpu_plan.png and the two JSON files."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Rent nothing; a plan never does, scripts may say so."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Does nothing: a plan never rents. Scripts may pass it."),
     as_json: bool = typer.Option(False, "--json", help="Print cost_estimate.json."),
 ) -> None:
-    """Plan a run: memory, hours, total in the best, the expected and the worst case, and which offer to take."""
+    """Plan a training run: memory, time, and the best, expected and worst total on every offer."""
     del dry_run
     in_file = len(job) == 1 and job[0].endswith((".yaml", ".yml", ".json"))
     document = job_in(job[0]) if in_file else {"words": line_of(job)}
@@ -54,8 +54,8 @@ def plan(
 
 
 def _there(document: Mapping[str, Any], out: str) -> Any:
-    """The same from the service elsewhere; the chart is drawn where the plan is made."""
-    answer = spoken(lambda door: door.post("/plans", document))
+    """Get the same plan from a remote service, which draws the chart."""
+    answer = spoken(lambda api: api.post("/plans", document))
     if out:
         write_texts(answer, Path(out))
         typer.echo(f"Written to {out}: {', '.join(TEXTS)}; gpu_plan.png is made on the server only.", err=True)
@@ -63,7 +63,7 @@ def _there(document: Mapping[str, Any], out: str) -> Any:
 
 
 def write_texts(answer: Mapping[str, Any], folder: Path) -> None:
-    """The plan's files that are text."""
+    """Write the text files of the plan."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, part in TEXTS.items():
         made = answer[part]

@@ -1,4 +1,4 @@
-"""`gpu-shopper profiles`: what is peculiar to each cloud, and whether it is written down right."""
+"""`gpu-shopper profiles`: show how each cloud bills and behaves, and check the profiles."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from providers.capabilities import Capabilities
 from providers.profiles import model
 from providers.registry import REGISTRY
 
-app = typer.Typer(add_completion=False, help="What is peculiar to each cloud.", invoke_without_command=True)
+app = typer.Typer(
+    add_completion=False, help="How each cloud bills and behaves: show, lint.", invoke_without_command=True
+)
 
 
 @app.callback()
 def overview(ctx: typer.Context) -> None:
-    """List the profiles, with what ends the meter at each cloud."""
+    """List the profiles, with how billing stops at each cloud."""
     if ctx.invoked_subcommand is not None:
         return
     table = Table("cloud", "kind", "ends the meter", "a job survives in", "spot", box=None, pad_edge=False)
@@ -34,7 +36,7 @@ def show(
     name: str = typer.Argument(help="The cloud, such as runpod."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
-    """Print one profile: what ends the meter, then the whole text."""
+    """Print one profile: how billing stops, then the whole text."""
     found = _loaded(name)
     if as_json:
         typer.echo(found.front.model_dump_json(indent=2))
@@ -44,7 +46,7 @@ def show(
 
 @app.command()
 def lint() -> None:
-    """Hold every profile to the schema and to its adapter; exit 1 with a sentence per problem."""
+    """Check every profile against the schema and its adapter; exits with 1 and a sentence per problem."""
     able = {
         name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
     }
@@ -57,7 +59,7 @@ def lint() -> None:
 
 
 def problems_of(able: dict[str, Capabilities]) -> list[str]:
-    """Everything that is wrong in the folder: of each profile, of links in the notes, and profiles that nobody has."""
+    """List everything that is wrong in the folder: in a profile, a link in the notes, or a profile without a cloud."""
     found = [problem for name in model.names() for problem in model.lint(_path(name), able.get(name))]
     found += [f"{name}.md is missing" for name in able if name not in model.names()]
     found += [f"{name}.md: there is no cloud of that name" for name in model.names() if name not in able]

@@ -1,4 +1,4 @@
-"""`gpu-shopper progress`: what a running job still takes and costs, compared with what was approved."""
+"""`gpu-shopper progress`: show the time and money that a running job still needs, against its approval."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def progress(
     step: Annotated[int, typer.Option(min=0, help="The step that the job has reached.")],
     target: Annotated[int, typer.Option(min=1, help="The step at which it is done.")],
     tokens_per_step: Annotated[str, typer.Option(help="Tokens of one step: batch x sequence length; 1M.")],
-    rate: Annotated[list[str], typer.Option(help="Tokens per second that were seen; give it several times.")],
+    rate: Annotated[list[str], typer.Option(help="Measured tokens per second; give it several times.")],
     price: Annotated[str, typer.Option(help="Dollars per hour of everything that is billed.")],
     spent: Annotated[str, typer.Option(help="Dollars spent so far.")] = "",
     approved: Annotated[str, typer.Option(help="Dollars approved in all.")] = "",
     hours_left: Annotated[str, typer.Option(help="Hours until the approved end.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Tell when a job is done, what it costs by then, and whether the approval covers that."""
+    """Show when a job is done, what it costs by then, and whether the approval covers that."""
     scope = ApprovedScope(
         price_usd_h=_amount("--price", price) or Decimal(0),
         spent_usd=_amount("--spent", spent) or Decimal(0),
@@ -48,7 +48,7 @@ def progress(
 
 
 def _amount(option: str, text: str) -> Decimal | None:
-    """A number above or at zero, as amounts of money are written; None where nothing was said."""
+    """Parse a number from zero up, written like an amount of money; None for no text."""
     found = read_amount(text) if text else None
     if text and found is None:
         fail(f"{option} {text} is not a number; write 12.50.", 2)

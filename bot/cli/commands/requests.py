@@ -1,4 +1,4 @@
-"""`gpu-shopper provision`, `requests`, `request` and `cancel`: ask for GPUs, look at what was asked, withdraw it."""
+"""`gpu-shopper provision`, `requests`, `request` and `cancel`: request GPUs, show requests, withdraw them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bot.api.schemas.requests import RequestOut, RequestSummary
 from bot.api.schemas.sessions import SessionOut
 from bot.cli.access.api_client import ApiClient, spoken
 from bot.cli.access.job_file import job_in, line_of, text_of
-from bot.cli.terminal.screen import ask, at_terminal, fail
+from bot.cli.terminal.screen import at_terminal, fail, prompt
 from bot.cli.terminal.terminal_tables import print_report, show
 from bot.cli.terminal.views import request_details, request_list, session_details
 from bot.rules.values.text_table import TextReport
@@ -26,10 +26,12 @@ provision_app, requests_app, request_app, cancel_app = (typer.Typer(add_completi
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Named = Annotated[str, typer.Argument(help="The id, or its last characters, as a list shows them.")]
-Again = Annotated[str, typer.Option(help="A word of yours: this command repeated with it is carried out once.")]
+Again = Annotated[
+    str, typer.Option(help="A name that you choose: repeated with the same name, this command is carried out once.")
+]
 ID = re.compile(r"[A-Za-z0-9_]+|[a-z0-9]+:[A-Za-z0-9_.-]+", re.ASCII)
 POLL_S = 1.0
-#: States of a request in which it goes on by itself or by a person.
+#: States of a request that is not finished.
 OPEN = frozenset({"quoting", "pending", "approved"})
 
 
@@ -54,12 +56,12 @@ def provision(
     reason: Annotated[str, typer.Option(help="Why; approvers read this.")] = "",
     consumer: Annotated[str, typer.Option(help="The program that it is for, when you answer for it.")] = "",
     ssh_key: Annotated[str, typer.Option(help="A public key file for this machine alone.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan; ask for nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only plan; submit no request.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it runs, or will not.")] = False,
     again: Again = "",
     as_json: Json = False,
 ) -> None:
-    """Ask for GPUs. A person decides; on a terminal you may choose the offer that is asked for."""
+    """Request GPUs. An approver decides; on a terminal you can choose the offer to request."""
     given = {
         "resources": _given(gpu=_given(name=gpu and gpu.split(","), count=count, memory=gpu_ram), disk=disk),
         "hours": hours,
@@ -79,10 +81,10 @@ def provision(
     given = {"words": line_of(words or ()), **given}
     document = {**(job_in(job) if job else {}), **_given(**given)}
     if dry_run:
-        planned = spoken(lambda door: door.post("/plans", document))
+        planned = spoken(lambda api: api.post("/plans", document))
         show(planned["estimate"] if as_json else TextReport.model_validate(planned["told"]))
         return
-    ended = spoken(lambda door: _ask(door, document, again, as_json=as_json, wait=wait))
+    ended = spoken(lambda api: _submit(api, document, again, as_json=as_json, wait=wait))
     if ended is not None:
         raise typer.Exit(ended)
 
@@ -91,10 +93,10 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-async def _ask(door: ApiClient, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
+async def _submit(api: ApiClient, document: dict[str, Any], again: str, *, as_json: bool, wait: bool) -> int | None:
     if at_terminal() and not as_json and "offer" not in document:
-        document = await _choose(door, document)
-    made = await door.post("/sessions", document, again)
+        document = await _choose(api, document)
+    made = await api.post("/sessions", document, again)
     typer.echo(logs.visible(made["sentence"]), err=as_json)
     if not wait:
         if as_json:
@@ -102,12 +104,12 @@ async def _ask(door: ApiClient, document: dict[str, Any], again: str, *, as_json
         elif sys.stdout.isatty():
             typer.echo(f"gpu-shopper request {short_id(str(made['request_id']))} shows how it goes on.")
         return None
-    return await _until_it_runs(door, str(made["request_id"]), as_json=as_json)
+    return await _until_it_runs(api, str(made["request_id"]), as_json=as_json)
 
 
-async def _choose(door: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
-    """Show what fits and let the person at the terminal take one; nothing taken leaves the choice to the approver."""
-    planned = await door.post("/plans", document)
+async def _choose(api: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
+    """Show the offers and let the person at the terminal choose one; without a choice the approver chooses."""
+    planned = await api.post("/plans", document)
     print_report(TextReport.model_validate(planned["told"]))
     offers = {str(one["rank"]): str(one["offer_id"]) for one in planned["estimate"]["options"]}
     if not offers:
@@ -120,28 +122,28 @@ async def _choose(door: ApiClient, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def chosen_of(offers: Mapping[str, str], question: str, default: str) -> str:
-    """A number of `offers`, the id of an offer, or the default; asked until it is one."""
+    """Ask for a number of `offers`, the id of an offer, or the default, until the answer is one of them."""
     while True:
-        said = ask(question, default, show_default=bool(default))
+        said = prompt(question, default, show_default=bool(default))
         if said == default or said in offers or ":" in said:
             return said
         typer.echo(f"Say one of {', '.join(offers)}, or the id of an offer, such as {next(iter(offers.values()))}.")
 
 
-async def _until_it_runs(door: ApiClient, request_id: str, *, as_json: bool) -> int:
-    """Look until the session runs (0) or will not (1), and say every change on the way."""
-    told = ""
+async def _until_it_runs(api: ApiClient, request_id: str, *, as_json: bool) -> int:
+    """Poll until the session runs (0) or cannot run (1), and print every change on the way."""
+    shown = ""
     while True:
-        one = RequestOut.model_validate(await door.get(f"/requests/{request_id}"))
+        one = RequestOut.model_validate(await api.get(f"/requests/{request_id}"))
         session = None
         if one.session_id:
-            session = SessionOut.model_validate(await door.get(f"/sessions/{one.session_id}"))
+            session = SessionOut.model_validate(await api.get(f"/sessions/{one.session_id}"))
         now = f"session {session.state}" if session else f"request {one.state}{_for_whom(one)}"
         if held := session.held if session else one.held:
             now = f"{now}. {held}"
-        if now != told:
+        if now != shown:
             typer.echo(logs.visible(now), err=True)
-            told = now
+            shown = now
         if session is not None and session.state not in ("queued", "provisioning"):
             show(session.model_dump(mode="json") if as_json else session_details(session))
             return 0 if session.state == "running" else 1
@@ -160,19 +162,19 @@ def _for_whom(one: RequestOut) -> str:
 
 @requests_app.command()
 def requests(
-    waiting: Annotated[bool, typer.Option("--waiting", help="Only those that are not decided.")] = False,
+    waiting: Annotated[bool, typer.Option("--waiting", help="Only undecided ones.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List requests, the newest first."""
-    found = spoken(lambda door: door.get("/requests", waiting=waiting, limit=most))
+    found = spoken(lambda api: api.get("/requests", waiting=waiting, limit=most))
     show(found if as_json else request_list(Page[RequestSummary].model_validate(found).items))
 
 
 @request_app.command()
 def request(request: Named, as_json: Json = False) -> None:
-    """Show one request: its options, and for whom it waits or how it was decided."""
-    found = spoken(lambda door: door.get(f"/requests/{plain_id(request)}"))
+    """Show one request: its options, and who must approve it or how it was decided."""
+    found = spoken(lambda api: api.get(f"/requests/{plain_id(request)}"))
     show(found if as_json else request_details(RequestOut.model_validate(found)))
 
 
@@ -182,13 +184,13 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Why.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Withdraw a request that is not decided."""
-    done = spoken(lambda door: door.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
+    """Withdraw an undecided request."""
+    done = spoken(lambda api: api.post(f"/requests/{plain_id(request)}/cancel", {"reason": reason}))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
 def plain_id(text: str) -> str:
-    """An id that can stand in a path; `vast:123` is an instance by its id at its cloud."""
+    """Return an id that can be part of a path; `vast:123` is an instance by its id at its cloud."""
     bare = text.strip().strip("`")
     if not ID.fullmatch(bare):
         fail(f"{logs.visible(text[:40])} is not an id; a list shows it.", 2)

@@ -1,4 +1,4 @@
-"""`gpu-shopper runs`: what your own runs made. Every later plan is corrected by it, at every door."""
+"""`gpu-shopper runs`: record and list measured runs, which correct every later plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from bot.rules.grammar.workload_words import WORK_KEYS
 from bot.rules.sizing.throughput import say
 from ledger.kernel.ids import short_id
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="What your own runs made: record, list.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Measured runs, which correct later plans: record, list."
+)
 
 
 @app.command("record")
@@ -31,11 +33,11 @@ def record_(
     session: Annotated[str, typer.Option(help="Instead of words: the id of the session that the run had.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Record the rate of a finished run."""
+    """Record the measured rate of a finished run."""
     if bool(session) is bool(words):
         fail("Say either the session or the machine with the run, such as 8xH100-SXM model=7B seq=2048.", 2)
     of = {"session": plain_id(session)} if session else {"job": {"words": line_of(words or [])}}
-    done = spoken(lambda door: door.post("/runs", {"tokens_s": str(_rate(rate)), **of}))
+    done = spoken(lambda api: api.post("/runs", {"tokens_s": str(_rate(rate)), **of}))
     if as_json:
         show(done)
     else:
@@ -44,8 +46,8 @@ def record_(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show what was recorded, newest first, beside what was predicted at that time."""
-    found = spoken(lambda door: door.get("/runs"))
+    """List the recorded runs, the newest first, beside the predicted rate."""
+    found = spoken(lambda api: api.get("/runs"))
     if as_json:
         show(found)
         return

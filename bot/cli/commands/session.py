@@ -1,4 +1,4 @@
-"""`gpu-shopper session`: one session, and all that can be done with it; `extend`, `stop` and so on alone, too."""
+"""`gpu-shopper session`: show one session and change it; `extend`, `stop` and others are commands of their own too."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ledger.kernel.states import ENDABLE_SESSION
 
 
 class _ShowsByDefault(TyperGroup):
-    """`session ID` is `session show ID`."""
+    """Treat `session ID` as `session show ID`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The subcommand that is named, or `show`."""
+        """Return the named subcommand, or `show`."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             args = ["show", *args]
         return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
-    cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="One session: show it, or do something."
+    cls=_ShowsByDefault, no_args_is_help=True, add_completion=False, help="Show one session, or change it."
 )
 extend_app, done_app, stop_app, start_app, restart_app, shutdown_app = (
     typer.Typer(add_completion=False) for _ in range(6)
@@ -42,8 +42,8 @@ Ended = Annotated[
 
 @app.command()
 def show(session: Named, as_json: Json = False) -> None:
-    """Show it, by its id or by its request's, and how to connect."""
-    found = spoken(lambda door: door.get(f"/sessions/{plain_id(session)}"))
+    """Show a session, by its id or by its request's, and how to connect."""
+    found = spoken(lambda api: api.get(f"/sessions/{plain_id(session)}"))
     print_answer(found if as_json else session_details(SessionOut.model_validate(found)))
 
 
@@ -53,11 +53,11 @@ def extend(
     session: Named,
     more: Annotated[str, typer.Argument(help="How much more: 2h, 90m.")] = "",
     hours: Annotated[str, typer.Option(help="The same as an option.")] = "",
-    reason: Annotated[str, typer.Option(help="Why, for those who decide and for the journal.")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for approvers and for the audit log.")] = "",
     again: Again = "",
     as_json: Json = False,
 ) -> None:
-    """Ask for more time. What was approved already is taken at once; the rest is decided like every spend."""
+    """Request more time. Time that is approved already is used at once; the rest needs an approver."""
     body = {"hours": more or hours, "reason": reason}
     _done(f"/sessions/{plain_id(session)}/extend", body, again, as_json=as_json)
 
@@ -68,11 +68,11 @@ def done(
     session: Named,
     failed: Annotated[bool, typer.Option("--failed", help="The work did not succeed.")] = False,
     preserve: Annotated[
-        bool, typer.Option("--preserve", help="Stop it instead, and keep its disk until its end.")
+        bool, typer.Option("--preserve", help="Stop the machine instead, and retain its disk until the end.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Say that the work is done, which ends the session."""
+    """Report that the work is done, which ends the session."""
     body = {"succeeded": not failed, "storage": "preserve" if preserve else "destroy"}
     _done(f"/sessions/{plain_id(session)}/done", body, as_json=as_json)
 
@@ -80,28 +80,28 @@ def done(
 @app.command()
 @stop_app.command()
 def stop(session: Named, as_json: Json = False) -> None:
-    """Stop its machine, where that saves money; the disk stays."""
+    """Stop the session's machine, where that saves money; its disk stays."""
     _done(f"/sessions/{plain_id(session)}/stop", {}, as_json=as_json)
 
 
 @app.command()
 @start_app.command()
 def start(session: Named, again: Again = "", as_json: Json = False) -> None:
-    """Start its stopped machine."""
+    """Start the session's stopped machine."""
     _done(f"/sessions/{plain_id(session)}/start", {}, again, as_json=as_json)
 
 
 @app.command()
 @restart_app.command()
 def restart(session: Named, again: Again = "", as_json: Json = False) -> None:
-    """Restart its machine in place."""
+    """Restart the session's machine in place."""
     _done(f"/sessions/{plain_id(session)}/restart", {}, again, as_json=as_json)
 
 
 @app.command()
 def token(session: Named, as_json: Json = False) -> None:
-    """Make the token that opens the API of its machine; it is shown once, and the one before opens nothing more."""
-    made = spoken(lambda door: door.post(f"/sessions/{plain_id(session)}/token", {}))
+    """Create the token for the API of the machine. It is shown once and replaces the one before."""
+    made = spoken(lambda api: api.post(f"/sessions/{plain_id(session)}/token", {}))
     if as_json:
         print_answer(made)
         return
@@ -113,24 +113,24 @@ def token(session: Named, as_json: Json = False) -> None:
 @shutdown_app.command()
 def shutdown(
     session: Ended,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first; nothing is asked of a program.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the question; a program is never asked.")] = False,
     as_json: Json = False,
 ) -> None:
-    """End the session now; it is confirmed when its cloud no longer lists it. What is not ours is left alone."""
+    """End the session now; confirmed when its cloud no longer lists the machine. It never touches other machines."""
     asks = at_terminal() and not (yes or as_json)
-    ended = spoken(lambda door: _shut_down(door, plain_id(session), asks=asks))
+    ended = spoken(lambda api: _shut_down(api, plain_id(session), asks=asks))
     print_answer(ended if as_json else TextReport(sentences=(ended["sentence"],)))
 
 
-async def _shut_down(door: ApiClient, named: str, *, asks: bool) -> Any:
+async def _shut_down(api: ApiClient, named: str, *, asks: bool) -> Any:
     if asks:
-        found = SessionOut.model_validate(await door.get(f"/sessions/{named}"))
+        found = SessionOut.model_validate(await api.get(f"/sessions/{named}"))
         if found.state in ENDABLE_SESSION and not agreed(end_question(found)):
             typer.echo("Nothing has ended.")
             raise typer.Exit(1)
-    return await door.delete(f"/sessions/{named}")
+    return await api.delete(f"/sessions/{named}")
 
 
 def _done(path: str, body: dict[str, Any], again: str = "", *, as_json: bool) -> None:
-    answer = spoken(lambda door: door.post(path, body, again))
+    answer = spoken(lambda api: api.post(path, body, again))
     print_answer(answer if as_json else TextReport(sentences=(answer["sentence"],)))

@@ -1,4 +1,4 @@
-"""`gpu-shopper sessions`: what runs."""
+"""`gpu-shopper sessions`: list sessions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def sessions(
-    everything: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Ended ones, too.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List sessions, the newest first."""
-    found = spoken(lambda door: door.get("/sessions", live="false" if everything else "true", limit=most))
+    found = spoken(lambda api: api.get("/sessions", live="false" if everything else "true", limit=most))
     show(found if as_json else session_list(Page[SessionOut].model_validate(found).items))

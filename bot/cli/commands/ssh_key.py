@@ -1,4 +1,4 @@
-"""`gpu-shopper ssh-key`: the public SSH key that your machines get."""
+"""`gpu-shopper ssh-key`: add, show and remove the public SSH key that your machines get."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add(
     file: Annotated[str, typer.Argument(help="The public key file, such as ~/.ssh/id_ed25519.pub, or the key itself.")],
     as_json: Json = False,
 ) -> None:
-    """Register or replace the key; machines that are created from now on accept it."""
+    """Register or replace your public key; machines that are created from now on accept it."""
     try:
         pasted = file.startswith(("ssh-", "ecdsa-", "sk-")) and " " in file
         text = file if pasted else Path(file).expanduser().read_text(encoding="utf-8").strip()
@@ -29,20 +29,20 @@ def add(
         fail(f"{file} cannot be read: {error}.", 2)
     if "PRIVATE KEY" in text:
         fail(f"{file} is a private key; it was not sent. Name the file that ends in .pub.", 2)
-    _told(spoken(lambda door: door.put("/ssh-keys", {"public_key": text})), as_json=as_json)
+    _print_result(spoken(lambda api: api.put("/ssh-keys", {"public_key": text})), as_json=as_json)
 
 
 @app.command("show")
 def show_(as_json: Json = False) -> None:
-    """Say which key is registered."""
-    _told(spoken(lambda door: door.get("/ssh-keys")), as_json=as_json)
+    """Show which key is registered."""
+    _print_result(spoken(lambda api: api.get("/ssh-keys")), as_json=as_json)
 
 
 @app.command()
 def remove(as_json: Json = False) -> None:
-    """Forget the key; machines that have it keep it."""
-    _told(spoken(lambda door: door.delete("/ssh-keys")), as_json=as_json)
+    """Delete your key; machines that already have it keep it."""
+    _print_result(spoken(lambda api: api.delete("/ssh-keys")), as_json=as_json)
 
 
-def _told(done: Any, *, as_json: bool) -> None:
+def _print_result(done: Any, *, as_json: bool) -> None:
     show(done if as_json else TextReport(sentences=(done["sentence"],)))

@@ -1,4 +1,4 @@
-"""`gpu-shopper unreachable`: what is open in accounts that no key opens, and the word that it is gone."""
+"""`gpu-shopper unreachable`: list open instances in accounts without a key, and write them off."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bot.rules.values.phrases import plural, rate
 from bot.rules.values.text_table import TextReport
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Open instances of accounts whose key is not set up."
+    no_args_is_help=True, add_completion=False, help="Open instances in accounts without a key: list, gone."
 )
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show what nothing here can look at or end, with the account that it is in."""
-    found = spoken(lambda door: door.get("/unreachable"))
+    """List what nothing here can see or terminate, with its account."""
+    found = spoken(lambda api: api.get("/unreachable"))
     lines = tuple(map(_line, found)) or ("Everything that is open can be looked at.",)
     show(found if as_json else TextReport(sentences=lines))
 
@@ -33,17 +33,17 @@ def list_(as_json: Json = False) -> None:
 def gone(
     named: Annotated[list[str], typer.Argument(help="Ids from the list, or accounts such as vast/5d41402abc4b.")],
     reason: Why = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first; nothing is asked of a program.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Skip the question; a program is never asked.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Say that these no longer exist. Refused while a cloud shows one of them or its agent reports."""
+    """Write off instances that no longer exist. Refused while a cloud lists one of them or its agent checks in."""
     asks = at_terminal() and not (yes or as_json)
-    done = spoken(lambda door: _gone(door, named, reason, asks=asks))
+    done = spoken(lambda api: _gone(api, named, reason, asks=asks))
     show(done if as_json else TextReport(sentences=(done["sentence"],)))
 
 
-async def _gone(door: ApiClient, named: list[str], reason: str, *, asks: bool) -> Any:
-    found = await door.get("/unreachable")
+async def _gone(api: ApiClient, named: list[str], reason: str, *, asks: bool) -> Any:
+    found = await api.get("/unreachable")
     ids = []
     for text in named:
         there = [one["id"] for one in found if text in (one["id"], f"{one['cloud']}/{one['account']}")]
@@ -58,7 +58,7 @@ async def _gone(door: ApiClient, named: list[str], reason: str, *, asks: bool) -
         if not agreed(f"Close {what} as gone? Whatever still runs there goes on and costs, and nothing here sees it."):
             typer.echo("Nothing was closed.")
             raise typer.Exit(1)
-    return await door.post("/unreachable/gone", {"ids": ids, "reason": reason})
+    return await api.post("/unreachable/gone", {"ids": ids, "reason": reason})
 
 
 def _line(one: Any) -> str:

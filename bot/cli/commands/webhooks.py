@@ -1,4 +1,4 @@
-"""`gpu-shopper webhooks`: addresses that are told what happens: create, list, test, rotate, log, replay, delete."""
+"""`gpu-shopper webhooks`: create, list, test, rotate, replay and delete webhooks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from bot.cli.terminal.terminal_tables import show
 from bot.rules.values.text_table import TextReport, TextTable
 from bot.rules.webhooks.webhooks import Topic
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Addresses that are told what happens.")
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="Webhooks: create, list, test, rotate, log, replay, delete."
+)
 
 Hook = Annotated[str, typer.Argument(help="The id of a webhook, as the list shows it.")]
 HEAD = ("webhook", "of", "address", "topics", "state")
@@ -22,20 +24,20 @@ LOG = ("delivery", "message", "state", "tries", "last outcome", "next")
 
 @app.command()
 def create(
-    url: Annotated[str, typer.Argument(help="Where to tell: https://example.com/hooks.")],
+    url: Annotated[str, typer.Argument(help="The address that receives the messages: https://example.com/hooks.")],
     topic: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(Topic)}; several times.")] = None,
     note: Annotated[str, typer.Option(help="What it is for.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Name an address and show its secret once."""
-    made = spoken(lambda door: door.post("/webhooks", {"url": url, "topics": topic or [], "note": note}))
+    """Create a webhook and show its secret once."""
+    made = spoken(lambda api: api.post("/webhooks", {"url": url, "topics": topic or [], "note": note}))
     _secret(made, as_json=as_json)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show every webhook, without its secret."""
-    found = spoken(lambda door: door.get("/webhooks"))
+    """List every webhook, without its secret."""
+    found = spoken(lambda api: api.get("/webhooks"))
     rows = tuple(
         (
             one["id"],
@@ -46,41 +48,41 @@ def list_(as_json: Json = False) -> None:
         )
         for one in found
     )
-    told = (
+    report = (
         TextReport(tables=(TextTable(head=HEAD, rows=rows),))
         if rows
         else TextReport(sentences=("There are no webhooks.",))
     )
-    show(found if as_json else told)
+    show(found if as_json else report)
 
 
 @app.command()
 def delete(webhook: Hook, as_json: Json = False) -> None:
-    """Tell an address nothing any more."""
-    _said(spoken(lambda door: door.delete(f"/webhooks/{plain_id(webhook)}")), as_json=as_json)
+    """Delete a webhook; it receives nothing any more."""
+    _said(spoken(lambda api: api.delete(f"/webhooks/{plain_id(webhook)}")), as_json=as_json)
 
 
 @app.command("test")
 def try_(webhook: Hook, as_json: Json = False) -> None:
     """Send a test message."""
-    _said(spoken(lambda door: door.post(f"/webhooks/{plain_id(webhook)}/test", {})), as_json=as_json)
+    _said(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/test", {})), as_json=as_json)
 
 
 @app.command()
 def rotate(webhook: Hook, as_json: Json = False) -> None:
-    """Make a new secret and show it once; the old one signs beside it for a day."""
-    _secret(spoken(lambda door: door.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), as_json=as_json)
+    """Rotate the secret and show it once; the old one also signs for a day."""
+    _secret(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/rotate", {})), as_json=as_json)
 
 
 @app.command()
 def log(
     webhook: Hook,
-    failed: Annotated[bool, typer.Option("--failed", help="Only what was given up.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed finally.")] = False,
     most: Annotated[int, typer.Option(min=1, max=100, help="How many at most.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show what was sent, and what came of it."""
-    found = spoken(lambda door: door.get(f"/webhooks/{plain_id(webhook)}/deliveries", failed=failed, limit=most))
+    """Show what was sent, and the result of each message."""
+    found = spoken(lambda api: api.get(f"/webhooks/{plain_id(webhook)}/deliveries", failed=failed, limit=most))
     rows = tuple(
         (
             one["id"],
@@ -92,23 +94,23 @@ def log(
         )
         for one in found["items"]
     )
-    told = (
+    report = (
         TextReport(tables=(TextTable(head=LOG, rows=rows),))
         if rows
         else TextReport(sentences=("Nothing was sent yet.",))
     )
-    show(found if as_json else told)
+    show(found if as_json else report)
 
 
 @app.command()
 def replay(
     webhook: Hook,
-    delivery: Annotated[str, typer.Option(help="One message of the log; without it, all that were given up.")] = "",
+    delivery: Annotated[str, typer.Option(help="One message of the log; without it, all that failed finally.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Send messages again; a webhook that was switched off is on again."""
+    """Send messages again; a disabled webhook is enabled again."""
     body = {"delivery_id": plain_id(delivery)} if delivery else {}
-    _said(spoken(lambda door: door.post(f"/webhooks/{plain_id(webhook)}/replay", body)), as_json=as_json)
+    _said(spoken(lambda api: api.post(f"/webhooks/{plain_id(webhook)}/replay", body)), as_json=as_json)
 
 
 def _secret(made: Any, *, as_json: bool) -> None:

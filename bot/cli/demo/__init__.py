@@ -1,1 +1,1 @@
-"""`gpu-shopper demo`: everything on one machine."""
+"""`gpu-shopper demo`: run everything on one machine."""

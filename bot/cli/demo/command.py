@@ -1,4 +1,4 @@
-"""`gpu-shopper demo`: try everything here, without a key."""
+"""`gpu-shopper demo`: try everything on this machine, without a cloud's key."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from bot.services.runtime.context import Context
 from ledger.kernel.actor import Actor, ActorKind
 
 PORT = 8077
-#: Long enough to watch a machine boot; the headless walk has nobody who watches.
+#: Long enough to watch a machine boot; nobody watches the headless demo.
 BOOT_S, HEADLESS_BOOT_S = 8.0, 2.0
 HEADLESS_LIMIT_S = 55.0
-#: Whose keys are printed, and what each may do with it.
+#: The people whose keys are printed, and what each may do.
 WHO: Mapping[str, str] = {
     ALICE: 'Alice asks:  {program} provision 1x4090 2h --reason "from a terminal"',
     BOB: "Bob, an approver:  {program} requests --waiting, then  {program} approve ID",
@@ -37,7 +37,9 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def demo(
-    headless: bool = typer.Option(False, "--headless", help="Play the whole walk by itself; exit 0 when all held."),
+    headless: bool = typer.Option(
+        False, "--headless", help="Play the whole demo by itself; exits with 0 when every step worked."
+    ),
     port: int | None = typer.Option(None, help=f"Port of the page on 127.0.0.1 ({PORT}); 0 takes a free one."),
     seed: int = typer.Option(7, help="The same seed gives the same market."),
 ) -> None:
@@ -63,7 +65,7 @@ async def _interactive(port: int | None, seed: int) -> None:
 
 
 async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
-    """Serve the page until the event is set. OSError when the port is taken."""
+    """Serve the page until the event is set; raises OSError when the port is taken."""
     async with playground(port=port, seed=seed, boot_s=BOOT_S) as running:
         keys = {name: await _key(running.ctx, name, *scopes) for name, *scopes in ((ALICE,), (BOB,), (ADMIN, "admin"))}
         # Copied lines stay in one piece, however narrow the terminal is.
@@ -82,7 +84,7 @@ async def serve_until(stopping: asyncio.Event, port: int, seed: int) -> None:
 
 
 async def _key(ctx: Context, name: str, *scopes: str) -> str:
-    """An API key of one person, good for as long as anybody moves the clock of a demonstration."""
+    """Create an API key of one person that outlives every move of the demo's clock."""
     maker = Actor(ActorKind.OPERATOR, "demo")
     made = await create(ctx.db, ctx.labels, NewKey(name, scopes=scopes), maker, ctx.clock.now())
     return str(made.data["token"])
@@ -98,5 +100,5 @@ async def _headless(seed: int) -> int:
 
 
 def _program() -> str:
-    """How this program is called at another terminal: by its name, where the shell finds that."""
+    """Return how to call this program at another terminal: by its name, where the shell finds that."""
     return "gpu-shopper" if shutil.which("gpu-shopper") else str(Path(sys.argv[0]).resolve())

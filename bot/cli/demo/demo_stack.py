@@ -1,4 +1,4 @@
-"""Everything on this machine in one process: practice workspace, sandbox clouds, and the real bot between them.
+"""Run the practice workspace, the sandbox clouds and the real bot together in one process.
 
 They share one clock that can travel, so the page's time travel moves messages, clouds and deadlines together. Nothing
 needs a key, nothing leaves loopback, and the ledger is a file that is deleted at the end.
@@ -36,11 +36,11 @@ from providers.sandbox.server import build_app
 
 MANIFEST = Path(__file__).resolve().parents[3] / "manifest.yml"
 DEPLOYMENT = "try1"
-#: Alice at a terminal or in a program: the same person as in the practice workspace.
+#: Alice's name at a terminal or in a program: the same person as in the practice workspace.
 ALICE = "operator:alice"
-#: Bob there, who approves, and somebody who keeps the installation.
+#: Bob's name there, who approves, and that of an administrator.
 BOB, ADMIN = "operator:bob", "operator:root"
-#: Bob and Carol of the practice workspace decide; its #gpu channel hears what operators must know.
+#: Bob and Carol of the practice workspace approve; operators' messages go to its #gpu channel.
 POLICY = Policy(
     approvers=("U0BOB", "U0CAROL"),
     may_approve_not_pinged=(BOB,),
@@ -48,7 +48,7 @@ POLICY = Policy(
     webhook_networks=("127.0.0.0/8", "::1/128"),
 )
 OPERATORS_CHANNEL = "C0GPU"
-#: Everything within seconds: stand-ins do not lag, and people do not like to wait for a demonstration.
+#: Everything happens within seconds: the sandbox clouds answer at once, and people do not want to wait in a demo.
 TIMING = Timing(
     tick_s=0.25,
     sweep_s=3.0,
@@ -63,13 +63,16 @@ TIMING = Timing(
     outbox_retry_s=0.5,
     pace=0.01,
 ).validated(practice=True)
-#: Real seconds that a stop of the clock waits for the ticker, and for one that did not end in them the last time.
+#: Real seconds that a stop of the clock waits for the ticker, and how many after it was too slow the last time.
 PASS_S, IMPATIENT_S = 10.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Playground:
-    """What runs. `url` is the practice page; `clouds` know what was really rented; `secrets` must be nowhere."""
+    """The parts of a running demo.
+
+    `url` is the practice page; `clouds` know what was really rented; no output may contain `secrets`.
+    """
 
     url: str
     practice: Practice
@@ -80,17 +83,17 @@ class Playground:
 
     @property
     def ctx(self) -> Context:
-        """The bot's own context."""
+        """Return the bot's own context."""
         return self.bot.ctx
 
     def truth(self) -> Truth:
-        """What the clouds really did, whatever the ledger says."""
+        """Return what the clouds really did, whatever the ledger says."""
         return truth(next(iter(self.clouds.values())).engine, self.clouds.values())
 
 
 @asynccontextmanager
 async def playground(*, port: int, seed: int, boot_s: float, socket_mode: bool = False) -> AsyncIterator[Playground]:
-    """Start everything, yield it, and stop it in reverse. OSError when `port` is taken; 0 picks a free one.
+    """Start everything, yield it, and stop it in reverse; raises OSError when `port` is taken. Port 0 picks a free one.
 
     The workspace sends signed requests to the bot, or with `socket_mode` the bot connects to the workspace.
     """
@@ -166,7 +169,7 @@ async def _bot(ctx: Context, slack: SlackSettings, workspace: Workspace) -> Asyn
 
 
 def _travels(workspace: Workspace, bot: Bot) -> None:
-    """Where the page's clock stops on its way: at whatever is due, for a pass of the ticker."""
+    """Stop the travelling clock wherever something is due, so that the ticker runs there."""
     clock, patience = bot.ctx.clock, [PASS_S]
 
     async def due_in() -> float | None:
@@ -174,12 +177,12 @@ def _travels(workspace: Workspace, bot: Bot) -> None:
         due_at = await next_due(bot.ctx.db, now)
         return (due_at - now).total_seconds() if due_at is not None else None
 
-    async def look(passed_s: float) -> None:
-        # A cloud that hangs is waited for once, not at each of a hundred stops.
+    async def pass_over(passed_s: float) -> None:
+        # The clock waits for a cloud that hangs once, not at each of a hundred stops.
         patience[0] = PASS_S if await bot.ticker.pass_over(passed_s, patience[0]) else IMPATIENT_S
 
     workspace.due_in = due_in
-    workspace.on_travel.append(look)
+    workspace.on_travel.append(pass_over)
 
 
 async def _migrate(db: Database) -> None:

@@ -1,1 +1,1 @@
-"""Commands about this machine: serve, doctor, settings, schema, docs."""
+"""Commands about this machine: serve, doctor, config, db, docs."""

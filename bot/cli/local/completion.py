@@ -1,4 +1,4 @@
-"""`gpu-shopper completion`: the lines that make a shell complete commands and options."""
+"""`gpu-shopper completion`: print a shell's completion of commands and options."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ PROGRAM = "gpu-shopper"
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Which shell reads it.")],
 ) -> None:
-    """Print the completion of a shell: eval "$(gpu-shopper completion bash)", or into its folder of completions."""
+    """Print the completion for a shell: eval "$(gpu-shopper completion bash)", or write it to its folder."""
     typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE, shell=shell))

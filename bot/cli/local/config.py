@@ -1,4 +1,4 @@
-"""`gpu-shopper config`: credentials in this folder's `.env`, which only its owner can read, or in the keyring.
+"""`gpu-shopper config`: store credentials in `.env`, which only its owner can read, or in the keyring.
 
 Values are never shown.
 """
@@ -20,13 +20,13 @@ from dotenv.parser import parse_stream
 from bot import vault
 from bot.cli.access.api_client import KEY, URL
 from bot.cli.commands.requests import Json
-from bot.cli.terminal.screen import BAD_SETTINGS, ask, fail
+from bot.cli.terminal.screen import BAD_SETTINGS, fail, prompt
 from bot.cli.terminal.terminal_tables import show
 from bot.rules.values.text_table import TextReport, TextTable
 from providers.registry import REGISTRY
 
 FILE = Path(".env")
-#: What people type for a name that the cloud itself spells otherwise.
+#: Other names that people type, where the cloud itself spells its name differently.
 ALIASES = {"vastai-key": "vast-key"}
 OTHERS = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", URL, KEY)
 
@@ -36,7 +36,7 @@ Name = Annotated[str, typer.Argument(help="Which one, such as vastai-key; `confi
 
 
 def names() -> Mapping[str, str]:
-    """Short name → variable: `vastai-key` for VASTAI_API_KEY. The variable's own name is understood too."""
+    """Map short names to variables: `vastai-key` is VASTAI_API_KEY; the variable's own name works too."""
     variables = [*(one for entry in REGISTRY.values() for one in entry.fields), *OTHERS]
     return {_short(one): one for one in dict.fromkeys(variables)}
 
@@ -51,18 +51,18 @@ def set_(
     name: Name,
     value: Annotated[
         str,
-        typer.Argument(help="Left out, it is asked for unseen; - reads standard input."),
+        typer.Argument(help="Without it you are prompted, and nothing is echoed; - reads standard input."),
     ] = "",
     keyring: Annotated[
         bool, typer.Option("--keyring", help="In the keyring of the operating system; .env then only names it.")
     ] = False,
 ) -> None:
-    """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, here or later."""
+    """Store a credential in .env, readable by you alone, or in the keyring. It is not shown, now or later."""
     variable = _variable(name)
-    if value == "-" or not (value or sys.stdin.isatty()):  # Nobody can be asked where nobody types.
+    if value == "-" or not (value or sys.stdin.isatty()):  # Without a terminal there is no prompt.
         value = sys.stdin.readline()
     elif not value:
-        value = ask(variable, hidden=True)
+        value = prompt(variable, hidden=True)
     value = value.strip()
     if not value or not all(" " <= character <= "~" for character in value):
         fail(f"{variable} is one line of printable ASCII; copy it again.", 2)
@@ -75,7 +75,7 @@ def set_(
 
 @app.command()
 def unset(name: Name) -> None:
-    """Forget a credential."""
+    """Delete a credential."""
     variable, kept = _variable(name), _read()
     if variable not in kept:
         fail(f"{variable} is not in {FILE.resolve()}.")
@@ -87,7 +87,7 @@ def unset(name: Name) -> None:
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """Show which credentials there are and where each is set, without any value."""
+    """List the credentials and where each one is set, without any value."""
     kept = _read()
     found = [(short, one, _where(one, kept)) for short, one in names().items()]
     if as_json:
@@ -113,8 +113,8 @@ def _where(variable: str, kept: Mapping[str, str]) -> str:
 
 def _variable(name: str) -> str:
     known = names()
-    asked = ALIASES.get(name.lower(), name.lower())
-    found = known.get(asked, name if name in known.values() else "")
+    listed = ALIASES.get(name.lower(), name.lower())
+    found = known.get(listed, name if name in known.values() else "")
     if not found:
         fail(f"{name[:40]!r} is not one of {', '.join(known)}.", 2)
     return found
@@ -129,7 +129,7 @@ def _read() -> dict[str, str]:
 def _write(variable: str, value: str | None) -> None:
     """Set one variable, or drop it, and keep every other line as it is, comments too.
 
-    The file is replaced as a whole: a reader sees the old one or the new one, and nobody else sees either.
+    The file is replaced as a whole, so a reader sees the old one or the new one, and only its owner can read it.
     """
     line = f"{variable}='{_quoted(value)}'\n" if value is not None else ""
     lines, said = [], False

@@ -1,4 +1,4 @@
-"""`gpu-shopper db`: the ledger's schema."""
+"""`gpu-shopper db`: upgrade, downgrade and check the schema of the ledger."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _with_ledger(step: Step, url: str | None = None) -> None:
 
 @app.command()
 def upgrade(revision: str = typer.Argument("head", help="A revision, or head for the newest.")) -> None:
-    """Bring the schema to a revision."""
+    """Upgrade the schema to a revision."""
 
     async def step(db: Database) -> str:
         await schema.upgrade(db, revision)
@@ -51,7 +51,7 @@ def upgrade(revision: str = typer.Argument("head", help="A revision, or head for
 def downgrade(
     revision: str = typer.Argument(help="A revision, or -1 for one step back."),
 ) -> None:
-    """Take the schema back to a revision, at most to the first. Data in the tables that go is lost."""
+    """Downgrade the schema to a revision, at most to the first. Data in the dropped tables is lost."""
 
     async def step(db: Database) -> str:
         await schema.downgrade(db, revision)
@@ -64,7 +64,7 @@ def downgrade(
 def current(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
-    """Print the revision that the ledger is at, and the newest that this program knows."""
+    """Print the revision of the ledger, and the newest that this program knows."""
 
     async def step(db: Database) -> str:
         at = await schema.current(db)
@@ -81,7 +81,7 @@ def check(
         False, "--fresh", help="Check a new, empty SQLite file instead of the configured ledger."
     ),
 ) -> None:
-    """Fail unless the tables are exactly what the models say."""
+    """Fail unless the tables are exactly as in the models."""
 
     async def step(db: Database) -> str:
         if fresh:

@@ -1,4 +1,4 @@
-"""`gpu-shopper docs`: writes the generated pages, or says which are out of step with the code."""
+"""`gpu-shopper docs`: write the generated pages, or list those that do not match the code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bot.cli.pages.commands import short_table
 from bot.cli.pages.settings import settings_table
 
 README = "README.md"
-#: What stands between two marks of the README → the function that writes it.
+#: Table between two marks of the README → the function that writes it.
 TABLES: Mapping[str, Callable[[], str]] = MappingProxyType({"commands": short_table, "settings": settings_table})
 
 
 class Unmarked(ValueError):
-    """The README lacks the mark that the message names."""
+    """An error: the README lacks the mark that the message names."""
 
 
 app = typer.Typer(add_completion=False)
@@ -30,7 +30,7 @@ def docs(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail when a page is out of step."),
     folder: str = typer.Option("docs", help="Where the pages are; the README is beside it."),
 ) -> None:
-    """Write the one-page lists under docs/ and the tables of commands and settings in the README."""
+    """Write the generated pages under docs/ and the tables of commands and settings in the README."""
     pages = Path(folder)
     wanted = {pages / name: make() for name, make in PAGES.items()}
     readme = pages.parent / README
@@ -52,12 +52,12 @@ def docs(
 
 
 def marks(name: str) -> tuple[str, str]:
-    """Where the table `name` begins and ends."""
+    """Return the marks where the table `name` begins and ends."""
     return f"<!-- {name}: made by `make docs` -->", f"<!-- end of {name} -->"
 
 
 def with_tables(text: str) -> str:
-    """`text` with each table between its marks. `Unmarked` where one is missing: its table would go stale unseen."""
+    """Return `text` with each table between its marks; raises `Unmarked` where a mark is missing."""
     for name, make in TABLES.items():
         begin, end = marks(name)
         head, found, rest = text.partition(begin)

@@ -1,4 +1,4 @@
-"""`gpu-shopper doctor`: what is missing, where to set it, and whether each credential works. Changes nothing."""
+"""`gpu-shopper doctor`: report missing settings and whether each credential works; it changes nothing."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report. `do` says what to set or run, empty when nothing is to be done."""
+    """One line of the report: `do` says what to set or run, and is empty when nothing is to be done."""
 
     area: str
     grade: Grade
@@ -64,12 +64,12 @@ def doctor(
     offline: bool = typer.Option(False, "--offline", help="Only look at the settings; call nobody."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON document."),
 ) -> None:
-    """Check the installation; exit 0 when the bot can be started, 1 when something has to be done first."""
+    """Check the installation; exits with 0 when the bot can be started, with 1 when something has to be done first."""
     logs.configure(level="error", json=False)
     findings = asyncio.run(examine(offline=offline))
     if as_json:
-        told = [{name: logs.redact(str(value)) for name, value in asdict(finding).items()} for finding in findings]
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        shown = [{name: logs.redact(str(value)) for name, value in asdict(finding).items()} for finding in findings]
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
     else:
         report(findings)
     if any(finding.grade is Grade.BAD for finding in findings):
@@ -77,7 +77,7 @@ def doctor(
 
 
 async def examine(*, offline: bool) -> list[Finding]:
-    """Every finding, in the order of a set-up."""
+    """Return every finding, in the order of a set-up."""
     try:
         settings = load()
     except SettingsError as error:
@@ -94,8 +94,8 @@ def _stores(settings: Settings) -> Iterator[Finding]:
     for store in STORES:
         area, missing = f"{store.scheme}://", [name for name in store.variables if name not in settings.stores]
         if missing:
-            told = f"checkpoints cannot be kept in {store.name}: {', '.join(missing)} not set"
-            yield Finding(area, Grade.NOTE, told, store.where)
+            missed = f"checkpoints cannot be kept in {store.name}: {', '.join(missing)} not set"
+            yield Finding(area, Grade.NOTE, missed, store.where)
         else:
             yield Finding(area, Grade.GOOD, f"checkpoints can be kept in {store.name}: its credentials are set")
 
@@ -124,7 +124,7 @@ def _policy(settings: Settings) -> list[Finding]:
 
 
 async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
-    """Reads only: a ledger that is not there yet is made by `serve`."""
+    """Check the ledger without changing it; `serve` creates one that does not exist yet."""
     file = settings.sqlite_file
     if file is not None and not file.exists():
         yield Finding(
@@ -141,7 +141,7 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
                 lost = await _without_key(db, settings) if at == schema.newest() else []
         finally:
             await db.close()
-    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report goes on.
+    except Exception as error:  # noqa: BLE001 # Whatever a driver raises, the report continues.
         yield Finding(
             "ledger", Grade.BAD, f"cannot be opened: {type(error).__name__}: {error}", "check GPU_SHOPPER_DATABASE_URL"
         )
@@ -159,7 +159,7 @@ async def _ledger(settings: Settings) -> AsyncIterator[Finding]:
 
 
 async def _without_key(db: Database, settings: Settings) -> list[Finding]:
-    """Open instances of accounts whose key is not set here: nothing can see or end them."""
+    """Find open instances in accounts whose key is not set here: nothing can see or terminate them."""
     clock = SystemClock()
     async with db.read() as tx:
         open_there = await accounts_in_use(tx)
@@ -188,7 +188,7 @@ async def _slack(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]
 
 
 async def _token(settings: Settings, token: str, method: str, variable: str, good: str) -> Finding:
-    """Both methods only prove the token: neither posts or changes anything."""
+    """Check a token with a method that neither posts nor changes anything."""
     options = SlackSettings(
         bot_token=token, app_token=token, base_url=settings.slack_api_url, proxy=settings.slack_proxy
     )
@@ -234,7 +234,7 @@ def _preflight(checked: Preflight) -> Finding:
 
 
 def report(findings: list[Finding]) -> None:
-    """A table for people. Text comes from outside, so it is escaped and stripped of control characters."""
+    """Print a table for people; foreign text is escaped and stripped of control characters."""
     table = Table(box=None, show_header=False, pad_edge=False)
     style = {Grade.GOOD: "green", Grade.NOTE: "yellow", Grade.BAD: "bold red"}
     for finding in findings:

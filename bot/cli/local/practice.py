@@ -1,4 +1,4 @@
-"""`gpu-shopper practice`: the stand-in for Slack alone, for tests that run the bot in a process of its own."""
+"""`gpu-shopper practice`: serve the stand-in for Slack alone, for tests that run the bot in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`gpu-shopper sandbox`: every cloud's API, served on this machine."""
+"""`gpu-shopper sandbox`: serve a copy of every cloud's API on this machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def _until_stopped(port: int, seed: int, timing: SandboxTiming) -> None:
 
 
 async def serve_until(stopping: asyncio.Event, port: int, seed: int, timing: SandboxTiming) -> None:
-    """Serve until the event is set. `CannotServe` when the port is taken."""
+    """Serve until the event is set; raises `CannotServe` when the port is taken."""
     clouds = sandboxes(SystemClock(), timing, seed)
     with listen("127.0.0.1", port) as listening:
         async with http(build_app(clouds), listening, lifespan="on"):

@@ -1,4 +1,4 @@
-"""`gpu-shopper serve`: the bot, in one process."""
+"""`gpu-shopper serve`: run the bot in one process."""
 
 from __future__ import annotations
 

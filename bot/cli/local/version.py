@@ -1,4 +1,4 @@
-"""`gpu-shopper version`."""
+"""`gpu-shopper version`: print the version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one-page lists under `docs/`, made from the code: what they say cannot differ from what the program does."""
+"""Generate the pages under `docs/` from the code, so that they always match what the program does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/api.md and docs/openapi.json: the REST API, from the application that serves it."""
+"""Generate docs/api.md and docs/openapi.json from the application that serves the REST API."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ curl -H "Authorization: Bearer $KEY" -H "Idempotency-Key: order-17" -H "Content-
 
 
 def openapi() -> str:
-    """The OpenAPI 3.1 document, as /openapi.json serves it."""
+    """Return the OpenAPI 3.1 document, as /openapi.json serves it."""
     return json.dumps(routes({}).openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 def job_schema() -> str:
-    """The JSON Schema of a portable job request."""
+    """Return the JSON Schema of a portable job request."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **JobDocument.model_json_schema()}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
@@ -45,7 +45,7 @@ def _scope(operation: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     programs = ", ".join(code(scope) for scope in PLAIN)
     people = ", ".join(code(scope) for scope in sorted(FOR_PEOPLE))
     return whole(
@@ -65,8 +65,8 @@ def page() -> str:
         "the person behind a program counts as its requester.",
         table(("scope", "what it allows"), [(code(scope), text) for scope, text in MEANING.items()]),
         "## Limits",
-        f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`), told "
-        "in `RateLimit-Limit` and `RateLimit-Remaining`, which counts what the answering replica has left; above it, "
-        "the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as if it "
-        "did not exist.",
+        f"{CALLS_PER_MINUTE} calls a minute for each key, over all replicas (`GPU_SHOPPER_API_CALLS_PER_MINUTE`), "
+        "shown in `RateLimit-Limit` and `RateLimit-Remaining`, which counts what the answering replica has left; above "
+        "it, the answer is 429 with `Retry-After`. A body has at most 64 KiB. What a key may not see answers 404, as "
+        "if it did not exist.",
     )

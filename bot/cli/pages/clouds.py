@@ -1,4 +1,4 @@
-"""docs/capabilities.md: what each cloud can do, from the adapters."""
+"""Generate docs/capabilities.md: what each cloud can do, from the adapters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from providers.registry import REGISTRY
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     able = {
         name: entry.build(entry.config_class(), SystemClock(), None).capabilities for name, entry in REGISTRY.items()
     }
@@ -43,5 +43,5 @@ def _text(value: object) -> str:
 
 
 def _limits(able: Capabilities) -> str:
-    """How often may be called, per group of endpoints."""
+    """Describe the rate limits of each group of endpoints."""
     return "; ".join(f"{group}: {pace}" for group, pace in able.rate_limits.items()) or "none"

@@ -1,4 +1,4 @@
-"""docs/errors.md: every code that programs read, with what it means, from the vocabularies that declare them."""
+"""Generate docs/errors.md: every code that programs read and its meaning, from the enums."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def _provider_errors() -> list[tuple[str, str, str]]:
 
 
 def _words(vocabulary: Iterable[Vocabulary]) -> str:
-    """A table of one vocabulary, in its own order."""
+    """Return a table of one vocabulary, in its own order."""
     return table(("code", "meaning"), [(code(word), word.label) for word in vocabulary])
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return whole(
         "Error and answer codes",
         "Programs read codes; people read the sentence beside them. A code keeps its meaning once it is released.",

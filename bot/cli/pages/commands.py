@@ -1,4 +1,4 @@
-"""docs/cli.md and the README's table: the commands, the routes that do the same, and what the program ends with."""
+"""Generate docs/cli.md and the README's table: the commands, their REST routes and the exit codes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ENDS = (
 
 
 def short_table() -> str:
-    """What each command does, for the README."""
+    """Return what each command does, for the README."""
     rows = [(code(f"gpu-shopper {name}"), entry.help) for name, entry in COMMANDS.items() if not entry.hidden]
     return table(("command", "what it does"), rows)
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     rows = [
         (code(f"gpu-shopper {name}"), entry.help, "<br>".join(code(route) for route in entry.routes) or "this machine")
         for name, entry in COMMANDS.items()

@@ -1,4 +1,4 @@
-"""Markdown tables."""
+"""Build Markdown pages and tables."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ MADE = "<!-- Made by `make docs` from the code. Change the code, then run it aga
 
 
 def page(title: str, *parts: str) -> str:
-    """A whole page: title, the note that it is generated, and its parts with blank lines between."""
+    """Join a whole page: title, the note that it is generated, and its parts with blank lines between."""
     return "\n\n".join([f"# {title}", MADE, *parts]) + "\n"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; a bar inside a cell is escaped, a line break becomes a space."""
+    """Return a table; a bar inside a cell is escaped, a line break becomes a space."""
     lines = [_row(head), "|" + " --- |" * len(head)]
     return "\n".join([*lines, *(_row(row) for row in rows)])
 
 
 def code(text: str) -> str:
-    """Text in a fixed-width font; nothing for nothing."""
+    """Return text in a fixed-width font; nothing for nothing."""
     return f"`{text}`" if text else ""
 
 

@@ -1,4 +1,4 @@
-"""docs/notifications.md: what people hear, and after which move."""
+"""Generate docs/notifications.md: the notifications, and the state change that sends each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ledger.kernel.states import ANNOUNCES, NotificationKind
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     causes: dict[NotificationKind, list[str]] = {kind: [] for kind in NotificationKind}
     for machine, table_of in ANNOUNCES.items():
         name = machine.__name__.removesuffix("State").lower()

@@ -1,4 +1,4 @@
-"""docs/policy.md: the policy file with every default."""
+"""Generate docs/policy.md: the policy file with every default."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _text(value: object) -> str:
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return whole(
         "Policy file",
         "Set `GPU_SHOPPER_POLICY` to the path of a YAML file. What it does not say keeps its default; a key that does "

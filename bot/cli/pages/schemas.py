@@ -1,4 +1,4 @@
-"""docs/schemas: the JSON Schemas of the files that a plan writes."""
+"""Generate docs/schemas: the JSON Schemas of the files that a plan writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/settings.md and the same table in the README."""
+"""Generate docs/settings.md and the same table in the README."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bot.settings import known_variables
 
 
 def settings_table() -> str:
-    """Every environment variable that is read."""
+    """List every environment variable that the program reads."""
     rows = [
         (code(v.name), v.doc, code(v.default) if v.default else "none", "" if v.secret else code(v.example))
         for v in known_variables()
@@ -17,7 +17,7 @@ def settings_table() -> str:
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     return whole(
         "Settings",
         "Read from the environment and from a file `.env` in the working folder; the environment wins. A variable that "

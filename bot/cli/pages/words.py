@@ -1,4 +1,4 @@
-"""docs/grammar.md and docs/ids.md."""
+"""Generate docs/grammar.md and docs/ids.md."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PREFIXES = (
 
 
 def grammar() -> str:
-    """The `/gpu` language."""
+    """Describe the `/gpu` grammar."""
     commands = [
         (code(f"/gpu {sub.usage}"), sub.doc, code(f"/gpu {sub.example}"), ", ".join(sub.aliases)) for sub in SUBCOMMANDS
     ]
@@ -44,7 +44,7 @@ def grammar() -> str:
         for word in WORK_WORDS
         if word.key not in KEYS
     ]
-    asked = [(code(f"{word.key}={word.value}"), word.doc, code(word.example), "") for word in QUESTION_WORDS]
+    question = [(code(f"{word.key}={word.value}"), word.doc, code(word.example), "") for word in QUESTION_WORDS]
     return whole(
         "The /gpu language",
         "Words may come in any order; text with spaces goes in quotes. A word that is not understood is answered with "
@@ -58,12 +58,12 @@ def grammar() -> str:
         "is not said is assumed and shown, or the answer says what cannot be known.",
         table(("word", "what it says", "example", "also"), work),
         "## Words of a comparison",
-        table(("word", "what it says", "example", "also"), asked),
+        table(("word", "what it says", "example", "also"), question),
     )
 
 
 def ids() -> str:
-    """How ids look."""
+    """Describe the ids."""
     milliseconds = int(EXAMPLE_AT.timestamp() * 1000)
     sample = base32((milliseconds << 32) | 0x5EEDCAFE, ID_LENGTH)
     label = f"prd1-{sample}-00-{base32(0x2A5EEDCAFE, MAC_LENGTH)}"

@@ -1,7 +1,7 @@
-"""A table as lines of a terminal: what is typed again stays whole, and prose goes under its row when it is too wide.
+"""Lay a table out for a terminal: ids and commands stay whole, and wide prose moves below its row.
 
-Ids, prices and commands are never broken and never shortened. What does not fit beside them stands under its row, prose
-first, then whatever is widest; so a narrow terminal shows the same words in more lines.
+Ids, prices and commands are never broken and never shortened. Cells that do not fit beside them move below their row,
+prose first, then the widest; so a narrow terminal shows the same words in more lines.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rich.text import Text
 from bot.rules.values.text_table import TextTable
 
 GAP, INDENT = "  ", "    "
-#: Columns whose cells are read and not typed: they give way first.
+#: Columns whose cells are read and not typed: they move below the row first.
 PROSE = frozenset({"why", "reason", "marks", "region", "range", "until", "made", "ends", "name", "scopes", "last used"})
-#: Under its row such a cell needs no heading.
+#: Columns whose cells need no heading below their row.
 SPEAKS_FOR_ITSELF = frozenset({"why", "reason"})
 NOTHING = frozenset({"", "-"})
 
 
 def beside(widths: Sequence[int], head: Sequence[str], width: int) -> tuple[int, ...]:
-    """The columns that stay in the row, by their place; the first always does."""
+    """Return the columns that stay in the row, by position; the first always does."""
 
     def fits(places: Sequence[int]) -> bool:
         return sum(widths[place] for place in places) + len(GAP) * (len(places) - 1) <= width
@@ -40,7 +40,7 @@ def beside(widths: Sequence[int], head: Sequence[str], width: int) -> tuple[int,
 
 
 def lines(table: TextTable, console: Console) -> Iterator[Text]:
-    """The lines of a table, its heading first. Cells hold no markup and no control characters."""
+    """Return the lines of a table, its heading first; cells hold no markup and no control characters."""
     head, rows, width = table.head, table.rows, console.width
     widths = [max(map(cell_len, column)) for column in zip(head, *rows, strict=True)]
     kept = beside(widths, head, width)
@@ -62,7 +62,7 @@ def _under(name: str, cell: str, console: Console) -> Iterator[Text]:
         return
     said = cell if name in SPEAKS_FOR_ITSELF else f"{name}: {cell}"
     if " " not in cell:
-        # One word is an id. The terminal itself breaks one that is wider than it is, and copies it whole.
+        # A single word is an id. A terminal wraps one that is wider than itself, and still copies it whole.
         fits = len(INDENT) + cell_len(said) <= console.width
         yield from (Text(INDENT + part) for part in ([said] if fits else [f"{name}:", cell]))
         return

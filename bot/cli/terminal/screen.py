@@ -1,4 +1,4 @@
-"""The terminal: a console that obeys NO_COLOR, and clear ends. Light to import, because every command needs it."""
+"""Open a console that obeys NO_COLOR, prompt, and fail; light to import, because every command needs it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from bot import logs
 UNAVAILABLE, NO_PERMISSION, BAD_SETTINGS = 69, 77, 78
 
 
-#: Wider than any row: what is piped is not wrapped, so that each row is one line.
+#: Wider than any row: piped output is not wrapped, so that each row is one line.
 ENDLESS = 10_000
 INTERRUPTED = 130
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console: rich on a terminal, plain when piped; colours off when NO_COLOR is set."""
+    """Return a console: rich on a terminal, plain when piped; without colours when NO_COLOR is set."""
     piped = not (sys.stderr if stderr else sys.stdout).isatty() and "COLUMNS" not in os.environ
     return Console(stderr=stderr, highlight=False, soft_wrap=True, width=ENDLESS if piped else None)
 
 
-def ask(question: str, default: str | None = None, *, show_default: bool = True, hidden: bool = False) -> str:
-    """What the person at the terminal types. Ctrl-C and Ctrl-D end the program, also while a loop runs around it."""
-    # The loop's own handler only notes the key, and would wait for the answer.
+def prompt(question: str, default: str | None = None, *, show_default: bool = True, hidden: bool = False) -> str:
+    """Prompt the person at the terminal; Ctrl-C and Ctrl-D end the program, even inside an event loop."""
+    # The event loop's own handler only notes Ctrl-C, and would wait for the answer.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if _interrupted():
@@ -44,21 +44,21 @@ def ask(question: str, default: str | None = None, *, show_default: bool = True,
 
 
 def at_terminal() -> bool:
-    """Whether a person is there to be asked: neither what they type nor what they read is piped."""
+    """Whether a person can answer a prompt: neither standard input nor standard output is piped."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def agreed(question: str) -> bool:
     """Whether the person at the terminal says yes; Enter alone means no."""
     while True:
-        said = ask(f"{question} [y/N]", "", show_default=False).lower()
+        said = prompt(f"{question} [y/N]", "", show_default=False).lower()
         if said in ("", "n", "no", "y", "yes"):
             return said.startswith("y")
         typer.echo("Say y or n.")
 
 
 def _interrupted() -> bool:
-    """Whether Ctrl-C was pressed since the last wait: the loop noted it as a cancellation that no wait has met yet."""
+    """Whether Ctrl-C was pressed since the last wait: the loop noted a cancellation that it has not raised yet."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -67,7 +67,10 @@ def _interrupted() -> bool:
 
 
 def fail(sentence: str, code: int = 1) -> Never:
-    """Say why on standard error and end. A line of it may be somebody else's words, so none can forge another."""
+    """Print the reason on standard error and exit.
+
+    Control characters are escaped, so foreign text in it cannot forge another line.
+    """
     shown = "\n".join(map(logs.visible, sentence.split("\n")))
     console(stderr=True).print(shown, style="red", markup=False)
     raise typer.Exit(code)

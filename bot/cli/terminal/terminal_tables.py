@@ -1,4 +1,4 @@
-"""Tables and sentences on a terminal. Whatever came from outside is escaped and stripped of control characters."""
+"""Print tables and sentences on a terminal; foreign text is escaped and stripped of control characters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bot.rules.values.text_table import TextReport, TextTable
 
 
 def plain(text: str) -> str:
-    """Foreign text for a terminal: no secret, no escape sequence, no markup."""
+    """Clean foreign text for a terminal: no secret, no escape sequence, no markup."""
     return escape(_visible(text))
 
 
@@ -27,22 +27,22 @@ def _safe(table: TextTable) -> TextTable:
     return TextTable(head=table.head, rows=tuple(tuple(map(_visible, row)) for row in table.rows))
 
 
-def print_report(told: TextReport) -> None:
+def print_report(report: TextReport) -> None:
     """Print an answer for people."""
     out = console()
-    if told.lead:
-        out.print(plain(told.lead))
-    for table in told.tables:
+    if report.lead:
+        out.print(plain(report.lead))
+    for table in report.tables:
         if table.title:
             out.print(plain(table.title), style="italic")
         for line in lines(_safe(table), out):
             out.print(line)
-    for sentence in told.sentences:
+    for sentence in report.sentences:
         out.print(plain(sentence))
 
 
 def show(what: Any) -> None:
-    """An answer for people, or one JSON document for programs."""
+    """Print an answer for people, or one JSON document for programs."""
     if isinstance(what, TextReport):
         print_report(what)
     else:

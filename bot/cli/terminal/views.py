@@ -1,4 +1,4 @@
-"""Requests and sessions as tables and sentences, from what the REST API answers."""
+"""Turn requests and sessions of the REST API into tables and sentences."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OPTIONS = ("#", "offer", "GPU", "region", "per hour", "expected", "worst", "why"
 
 
 def when(at: datetime | None) -> str:
-    """A moment in UTC."""
+    """Format a moment in UTC."""
     return f"{at:%Y-%m-%d %H:%M} UTC" if at else "-"
 
 
 def request_list(found: Sequence[RequestSummary]) -> TextReport:
-    """A list of requests."""
+    """List requests."""
     if not found:
         return TextReport(sentences=("There are no requests.",))
     head = ("request", "state", "by", "made", "until", "reason")
@@ -37,7 +37,7 @@ def request_list(found: Sequence[RequestSummary]) -> TextReport:
 
 
 def request_details(one: RequestOut) -> TextReport:
-    """One request: what is offered, for whom it waits, or how it was decided."""
+    """Describe one request: its offers, and who must approve it or how it was decided."""
     lead = f"Request {short_id(one.id)} by {one.requester} is {one.state}."
     rows = tuple(
         (
@@ -62,8 +62,8 @@ def request_details(one: RequestOut) -> TextReport:
         who = named or "nobody yet; the policy names no approver"
         said.append(one.waiting.rule)
         said.append(f"{one.waiting.approvals} of {one.waiting.required} approvals; may decide: {who}.")
-        asked = one.job.get("hours")
-        if asked is not None and one.waiting.hours < Decimal(str(asked)):
+        requested = one.job.get("hours")
+        if requested is not None and one.waiting.hours < Decimal(str(requested)):
             said.append(f"An approver has shortened it to {hours(one.waiting.hours)}.")
         said.append(f"It waits since {when(one.waiting.since)} and expires {when(one.waiting.until)}.")
         said += one.excluded
@@ -77,7 +77,7 @@ def request_details(one: RequestOut) -> TextReport:
 
 
 def session_list(found: Sequence[SessionOut]) -> TextReport:
-    """A list of sessions."""
+    """List sessions."""
     if not found:
         return TextReport(sentences=("Nothing is running.",))
     head = ("session", "state", "GPU", "cloud", "per hour", "so far", "ends", "owner")
@@ -99,12 +99,12 @@ def session_list(found: Sequence[SessionOut]) -> TextReport:
 
 
 def outlives(one: SessionOut) -> bool:
-    """Whether the approved end is over and the disk is all that is left."""
+    """Whether the approved end has passed and only the disk is left."""
     return one.disk is not None and one.state == SessionState.TERMINATING
 
 
 def session_details(one: SessionOut) -> TextReport:
-    """One session and how to connect."""
+    """Describe one session and how to connect."""
     gpus = f"{one.gpu_count}x {one.gpu or 'GPU'}"
     said = [f"{gpus} at {one.cloud} for {_rate(one.price_usd_h)}; {usd(one.cost_usd)} so far." if one.cloud else gpus]
     if one.low_usd is not None and one.high_usd is not None:
@@ -119,7 +119,7 @@ def session_details(one: SessionOut) -> TextReport:
         said.append(retained_disk(one.disk.price_usd_h, one.disk.until))
     if one.agent:
         said.append(one.agent.line)
-    if one.ssh and one.disk is None:  # Nothing answers while its machine stands still.
+    if one.ssh and one.disk is None:  # Nothing answers while the machine is stopped.
         said += _ssh(one.ssh)
     if one.node_api:
         said += _node_api(one.node_api, short_id(one.id))
@@ -151,7 +151,7 @@ def _node_api(found: NodeApiOut, session: str) -> list[str]:
 
 
 def end_question(one: SessionOut) -> str:
-    """What is asked before a session ends: what it is, what it has cost, and what is lost."""
+    """Ask whether a session ends: what it is, what it has cost, and what is lost."""
     where = f" at {one.cloud}" if one.cloud else ""
     what = f"{one.gpu_count}x {one.gpu or 'GPU'}{where} of {one.owner}, {one.state}, {usd(one.cost_usd)} so far"
     lost = model.load(one.cloud).over if one.cloud in cloud_names.names() else ""

@@ -1,1 +1,1 @@
-"""The Web API methods of the Slack stand-in."""
+"""Serve the Web API methods of the Slack stand-in."""

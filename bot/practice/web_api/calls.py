@@ -1,4 +1,4 @@
-"""`/api/{method}`: reading a call in every encoding, judging it, and answering as the Web API does."""
+"""Serve `/api/{method}`: read a call in every encoding, check it, and answer as the Web API does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMON: Final = frozenset({"team_id"})
 
 
 class BrokenReply(Response):
-    """A reply that breaks off after its headers: the caller cannot know whether anything happened."""
+    """Break a reply off after its headers, so that the caller cannot know whether anything happened."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Promise a body and never send it; the server then closes the connection."""
@@ -93,7 +93,7 @@ class WebApi:
 
 
 def _before(fault: SlackFault | None) -> None:
-    """The faults that stop a call before it has any effect."""
+    """Apply the faults that stop a call before it has any effect."""
     if fault is None:
         return
     if fault.kind == "http_500":
@@ -105,7 +105,7 @@ def _before(fault: SlackFault | None) -> None:
 
 
 def _judge(workspace: Workspace, request: Request, method: Method, arguments: Mapping[str, Any]) -> None:
-    """What a lenient stand-in would let through: wrong verb, missing scope, arguments that do not exist."""
+    """Check what a lenient stand-in would accept: a wrong verb, a missing scope, unknown arguments."""
     if request.method == "GET" and not method.reads:
         raise ApiError("invalid_http_method", needed="POST", provided="GET")
     granted = workspace.manifest.scopes
@@ -118,7 +118,7 @@ def _judge(workspace: Workspace, request: Request, method: Method, arguments: Ma
 
 
 async def _arguments(request: Request, method: Method) -> Json:
-    """Query string and body together; the body wins. Raises `ApiError` for a body that cannot be read."""
+    """Merge query string and body; the body wins. Raises `ApiError` for a body that cannot be read."""
     arguments: Json = dict(request.query_params)
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if request.method != "POST" or not kind:
@@ -131,7 +131,7 @@ async def _arguments(request: Request, method: Method) -> Json:
             raise ApiError("invalid_json") from None
         if not isinstance(data, dict):
             raise ApiError("json_not_object")
-        # Methods that read do not look at a JSON body; what was sent there simply is not there.
+        # Methods that read ignore a JSON body, so its arguments do not count.
         return arguments if method.reads else {**arguments, **data}
     if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:
         form = await request.form()
@@ -142,5 +142,5 @@ async def _arguments(request: Request, method: Method) -> Json:
 
 
 def _shown(arguments: Mapping[str, Any]) -> Json:
-    """The arguments without the token, for the raw log."""
+    """Return the arguments without the token, for the raw log."""
     return {key: value for key, value in arguments.items() if key != "token"}

@@ -1,4 +1,4 @@
-"""The Web API's methods: who may call them, how, how often, and with which arguments.
+"""List the Web API's methods: their callers, verbs, rate limits and arguments.
 
 Scopes, verbs, tiers and arguments: Slack's reference pages of each method.
 """
@@ -44,7 +44,7 @@ _HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:his
 
 
 def connections_open(workspace: Workspace, _arguments: Json) -> Json:
-    """apps.connections.open: an address for one WebSocket."""
+    """Answer apps.connections.open: an address for one WebSocket."""
     base = workspace.base_url.replace("http", "ws", 1)
     return {"url": f"{base}/socket?ticket={workspace.new_id('S0')}"}
 

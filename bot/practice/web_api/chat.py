@@ -1,4 +1,4 @@
-"""Web API: chat.* and reactions.add."""
+"""Answer chat.* and reactions.add."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.practice.workspace import Workspace
 
 
 def post_message(workspace: Workspace, arguments: Json) -> Json:
-    """chat.postMessage. A user's id as channel opens the direct messages with them."""
+    """Answer chat.postMessage. A user's id as channel opens the direct messages with them."""
     channel = workspace.place_for_app(arguments.get("channel"), posting=True)
     content = messages.checked_content(arguments)
     thread = _thread(arguments)
@@ -35,7 +35,7 @@ def _metadata(value: Any) -> Json | None:
 
 
 def update(workspace: Workspace, arguments: Json) -> Json:
-    """chat.update. Ephemeral and deleted messages are `message_not_found`."""
+    """Answer chat.update. Ephemeral and deleted messages are `message_not_found`."""
     channel = workspace.place_for_app(arguments.get("channel"))
     message = messages.app_message(workspace, channel, arguments.get("ts"), cannot="cant_update_message")
     _metadata(messages.parse_json_argument(arguments.get("metadata"), "metadata"))
@@ -44,7 +44,7 @@ def update(workspace: Workspace, arguments: Json) -> Json:
 
 
 def delete(workspace: Workspace, arguments: Json) -> Json:
-    """chat.delete."""
+    """Answer chat.delete."""
     channel = workspace.place_for_app(arguments.get("channel"))
     message = messages.app_message(workspace, channel, arguments.get("ts"), cannot="cant_delete_message")
     messages.delete(workspace, message)
@@ -52,7 +52,7 @@ def delete(workspace: Workspace, arguments: Json) -> Json:
 
 
 def post_ephemeral(workspace: Workspace, arguments: Json) -> Json:
-    """chat.postEphemeral. The reader has to be in the channel."""
+    """Answer chat.postEphemeral. The reader has to be in the channel."""
     channel = workspace.place_for_app(arguments.get("channel"), posting=True)
     user = arguments.get("user")
     if not isinstance(user, str) or user not in workspace.users:
@@ -65,7 +65,7 @@ def post_ephemeral(workspace: Workspace, arguments: Json) -> Json:
 
 
 def permalink(workspace: Workspace, arguments: Json) -> Json:
-    """chat.getPermalink."""
+    """Answer chat.getPermalink."""
     channel = workspace.place_for_app(arguments.get("channel"))
     message = _visible(workspace, channel.id, arguments.get("message_ts"))
     link = f"{workspace.base_url}/#/{channel.id}/p{message.ts.replace('.', '')}"
@@ -80,7 +80,7 @@ def _visible(workspace: Workspace, channel_id: str, ts: object) -> ChatMessage:
 
 
 def history(workspace: Workspace, arguments: Json) -> Json:
-    """conversations.history: newest first, without thread replies."""
+    """Answer conversations.history: newest first, without thread replies."""
     channel = workspace.place_for_app(arguments.get("channel"))
     if BOT_USER_ID not in channel.members:
         raise ApiError("not_in_channel")
@@ -94,7 +94,7 @@ def history(workspace: Workspace, arguments: Json) -> Json:
 
 
 def replies(workspace: Workspace, arguments: Json) -> Json:
-    """conversations.replies: the parent first, then its replies."""
+    """Answer conversations.replies: the parent first, then its replies."""
     channel = workspace.place_for_app(arguments.get("channel"))
     ts = arguments.get("ts")
     found = [m for m in workspace.living(channel.id) if ts in {m.ts, m.thread_ts}]
@@ -104,7 +104,7 @@ def replies(workspace: Workspace, arguments: Json) -> Json:
 
 
 def _page(found: list[ChatMessage], arguments: Json) -> Json:
-    """One page of messages; their metadata come only when they are asked for. The cursor is a place in the list."""
+    """Return one page of messages, with metadata only if requested. The cursor is a place in the list."""
     start, limit = int(arguments.get("cursor") or 0), int(arguments.get("limit") or 100)
     wanted = str(arguments.get("include_all_metadata")).lower() in {"true", "1"}
     page = [m.to_json() for m in found[start : start + limit]]
@@ -119,7 +119,7 @@ def _page(found: list[ChatMessage], arguments: Json) -> Json:
 
 
 def add_reaction(workspace: Workspace, arguments: Json) -> Json:
-    """reactions.add."""
+    """Answer reactions.add."""
     channel = workspace.place_for_app(arguments.get("channel"))
     message = _visible(workspace, channel.id, arguments.get("timestamp"))
     name = str(arguments.get("name") or "").strip(":")

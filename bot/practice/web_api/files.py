@@ -1,4 +1,4 @@
-"""Web API: uploading a file in three steps, and apps.connections.open."""
+"""Answer files.*: upload a file in three steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTHING: Final[Json] = {"blocks": [], "attachments": []}
 
 
 def upload_url(workspace: Workspace, arguments: Json) -> Json:
-    """files.getUploadURLExternal: where to send the bytes."""
+    """Answer files.getUploadURLExternal: where to send the bytes."""
     name = str(arguments.get("filename") or "")
     try:
         length = int(arguments.get("length") or 0)
@@ -31,7 +31,7 @@ def upload_url(workspace: Workspace, arguments: Json) -> Json:
 
 
 def receive(workspace: Workspace, token: str, content: bytes) -> bool:
-    """The bytes of an upload; False for an unknown address or a wrong length."""
+    """Store the bytes of an upload; False for an unknown address or a wrong length."""
     file = next((f for f in workspace.files.values() if f.token == token), None)
     if file is None or file.completed or len(content) != file.length:
         return False
@@ -40,7 +40,7 @@ def receive(workspace: Workspace, token: str, content: bytes) -> bool:
 
 
 def complete_upload(workspace: Workspace, arguments: Json) -> Json:
-    """files.completeUploadExternal: share the uploads, once, in `channel_id` or `channels`."""
+    """Answer files.completeUploadExternal: share the uploads, once, in `channel_id` or `channels`."""
     asked = messages.parse_json_argument(arguments.get("files"), "files")
     if not isinstance(asked, list) or not asked:
         raise ApiError("invalid_arguments")

@@ -1,4 +1,4 @@
-"""Web API: auth.test, users.*, usergroups.*, conversations.*."""
+"""Answer auth.test, users.*, usergroups.* and conversations.*."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def auth_test(workspace: Workspace, _arguments: Json) -> Json:
-    """auth.test."""
+    """Answer auth.test."""
     return {
         "url": f"{workspace.base_url}/",
         "team": "Practice",
@@ -41,7 +41,7 @@ def _may_read_email(workspace: Workspace) -> bool:
 
 
 def users_info(workspace: Workspace, arguments: Json) -> Json:
-    """users.info."""
+    """Answer users.info."""
     user = workspace.users.get(str(arguments.get("user")))
     if user is None:
         raise ApiError("user_not_found")
@@ -49,14 +49,14 @@ def users_info(workspace: Workspace, arguments: Json) -> Json:
 
 
 def users_list(workspace: Workspace, arguments: Json) -> Json:
-    """users.list, with cursors."""
+    """Answer users.list, with cursors."""
     page, following = _page(list(workspace.users.values()), arguments, 100)
     with_email = _may_read_email(workspace)
     return {"members": [user.to_json(with_email=with_email) for user in page], **following}
 
 
 def users_by_email(workspace: Workspace, arguments: Json) -> Json:
-    """users.lookupByEmail."""
+    """Answer users.lookupByEmail."""
     email = str(arguments.get("email") or "").lower()
     user = next((u for u in workspace.users.values() if u.email and u.email.lower() == email), None)
     if user is None or user.deleted:
@@ -65,7 +65,7 @@ def users_by_email(workspace: Workspace, arguments: Json) -> Json:
 
 
 def usergroups_list(workspace: Workspace, arguments: Json) -> Json:
-    """usergroups.list; members only with include_users."""
+    """Answer usergroups.list; members only with include_users."""
     groups = [group.to_json() for group in workspace.usergroups.values() if not group.disabled]
     if str(arguments.get("include_users")).lower() not in {"true", "1"}:
         groups = [{key: value for key, value in group.items() if key != "users"} for group in groups]
@@ -73,7 +73,7 @@ def usergroups_list(workspace: Workspace, arguments: Json) -> Json:
 
 
 def usergroup_users(workspace: Workspace, arguments: Json) -> Json:
-    """usergroups.users.list."""
+    """Answer usergroups.users.list."""
     group = workspace.usergroups.get(str(arguments.get("usergroup")))
     if group is None:
         raise ApiError("no_such_subteam")
@@ -81,7 +81,7 @@ def usergroup_users(workspace: Workspace, arguments: Json) -> Json:
 
 
 def open_conversation(workspace: Workspace, arguments: Json) -> Json:
-    """conversations.open for one person."""
+    """Answer conversations.open for one person."""
     people = [u for u in str(arguments.get("users") or "").split(",") if u]
     if not people:
         raise ApiError("users_list_not_supplied")
@@ -94,7 +94,7 @@ def open_conversation(workspace: Workspace, arguments: Json) -> Json:
 
 
 def conversation_info(workspace: Workspace, arguments: Json) -> Json:
-    """conversations.info."""
+    """Answer conversations.info."""
     return {"channel": _readable(workspace, arguments).to_json()}
 
 
@@ -107,7 +107,7 @@ def _readable(workspace: Workspace, arguments: Json) -> Channel:
 
 
 def conversations_list(workspace: Workspace, arguments: Json) -> Json:
-    """conversations.list: public channels, and private ones with the app in them."""
+    """Answer conversations.list: public channels, and private ones with the app in them."""
     kinds = str(arguments.get("types") or "public_channel").split(",")
     found = [channel for channel in workspace.channels.values() if _kind(channel) in kinds]
     visible = [c for c in found if not c.is_private or BOT_USER_ID in c.members]
@@ -122,12 +122,12 @@ def _kind(channel: Channel) -> str:
 
 
 def conversation_members(workspace: Workspace, arguments: Json) -> Json:
-    """conversations.members, with cursors."""
+    """Answer conversations.members, with cursors."""
     page, following = _page(sorted(_readable(workspace, arguments).members), arguments, 100)
     return {"members": page, **following}
 
 
 def approvers(workspace: Workspace, group_handle: str) -> list[User]:
-    """The people of a group by its handle; KeyError when there is no such group."""
+    """Return the people of a group by its handle; KeyError when there is no such group."""
     group = {g.handle: g for g in workspace.usergroups.values()}[group_handle.removeprefix("@")]
     return [workspace.users[user_id] for user_id in group.users]

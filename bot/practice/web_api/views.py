@@ -1,4 +1,4 @@
-"""Web API: views.*."""
+"""Answer views.*."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from bot.practice.workspace import Workspace
 
 
 def open_view(workspace: Workspace, arguments: Json) -> Json:
-    """views.open."""
+    """Answer views.open."""
     return {"view": views.open_view(workspace, arguments.get("trigger_id"), arguments.get("view")).to_json()}
 
 
 def push_view(workspace: Workspace, arguments: Json) -> Json:
-    """views.push."""
+    """Answer views.push."""
     return {"view": views.push_view(workspace, arguments.get("trigger_id"), arguments.get("view")).to_json()}
 
 
 def update_view(workspace: Workspace, arguments: Json) -> Json:
-    """views.update, by view_id or external_id."""
+    """Answer views.update, by view_id or external_id."""
     view = views.update_view(
         workspace,
         arguments.get("view_id"),
@@ -30,6 +30,6 @@ def update_view(workspace: Workspace, arguments: Json) -> Json:
 
 
 def publish_view(workspace: Workspace, arguments: Json) -> Json:
-    """views.publish."""
+    """Answer views.publish."""
     view = views.publish_view(workspace, arguments.get("user_id"), arguments.get("view"), arguments.get("hash"))
     return {"view": view.to_json()}

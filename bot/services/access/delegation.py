@@ -119,7 +119,7 @@ def _day(until: datetime) -> date:
 
 
 async def stands_for(ctx: Context, actor: Actor) -> list[Actor]:
-    """Return the people for whom somebody may decide now, so that a client can look them up."""
+    """Return the people whom somebody stands in for now, so that a client can look them up."""
     async with ctx.db.read() as tx:
         rows = await delegators_of(tx, names_of(ctx.policy, actor), ctx.clock.now())
     return [Actor.from_ref(one.delegator) for one in rows]

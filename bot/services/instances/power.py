@@ -293,7 +293,7 @@ async def _stopped(ctx: Context, tx: Tx, row: Instance, now: datetime) -> None:
 
 
 async def _started(tx: Tx, row: Instance, now: datetime) -> None:
-    """Record a start, whoever ordered it: the instance is billed from now, and ready when it can be reached again.
+    """Record a start by anybody: the instance is billed from now, and ready when it can be reached again.
 
     A stop that has replaced the start meanwhile stays ordered.
     """

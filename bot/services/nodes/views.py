@@ -14,7 +14,7 @@ from ledger.queries.views import SessionView
 
 @dataclass(frozen=True, slots=True)
 class AgentView:
-    """What people see of an agent. `line` is in every status; `heard` is None for an instance without an agent."""
+    """Describe an agent for people. `line` is in every status; `heard` is None for an instance without an agent."""
 
     line: str
     heard: NodeStatus | None = None

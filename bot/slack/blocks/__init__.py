@@ -1,1 +1,1 @@
-"""One module per message. Builders take rows and views and return a `Message`; they ask nobody and decide nothing."""
+"""Build messages, one module each: builders turn rows and views into a `Message`; they read and decide nothing."""

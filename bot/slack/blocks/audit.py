@@ -1,4 +1,4 @@
-"""`/gpu audit ID`: the last events of a journal, and whether its seals are whole."""
+"""Build the answer to `/gpu audit ID`: the last events, and whether the hash chain is intact."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHOWN = 12
 
 
 def audit(found: Audit) -> Message:
-    """The newest events first."""
+    """Show the newest events first."""
     newest = list(reversed(found.events))[:SHOWN]
     lines = [_line(event) for event in newest]
     more = len(found.events) - len(newest)

@@ -1,4 +1,4 @@
-"""The message about a machine whose end waits for its checkpoint: why, until when, its cost, and what to answer."""
+"""Build the message about a termination that waits for its checkpoint: why, until when, its cost, what to do."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LET_GO: Final = "held_let_go"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointHoldFacts:
-    """What such a message shows: `row` is the machine it is about, `step` where the gate was when it was told.
+    """Facts of a checkpoint-hold message: `row` is the machine, `step` the checkpoint step when it was sent.
 
-    `cap_usd` is what is approved in all, `waiting` whether more time is asked for and not decided.
+    `cap_usd` is what is approved in all, `waiting` whether a request for more time is undecided.
     """
 
     view: SessionView
@@ -37,18 +37,18 @@ class CheckpointHoldFacts:
 
 
 def checkpoint_hold_message(shown: CheckpointHoldFacts, command: str, now: datetime) -> Message:
-    """The message, or what became of it."""
+    """Build the message, or the sentence about its outcome."""
     session, row = shown.view.session, shown.row
     name, note = f"*{what(session)}*", safe(row.gate_note or "", SENTENCE_MAX)
     if shown.step == CheckpointStep.DESTROYED:
         return plain(f":warning: The {name} of {person(session.owner)} at {safe(row.cloud, 40)} is ended. {note}")
-    standing = {
+    still_waiting = {
         CheckpointStep.SAVING: {CheckpointStep.SAVING},
         CheckpointStep.HELD: {CheckpointStep.STOPPING, CheckpointStep.HELD},
         ASKED: {CheckpointStep.STOPPING, CheckpointStep.HELD},
         DISK: {CheckpointStep.HELD},
     }.get(shown.step, set())
-    if row.checkpoint_step not in standing or row.checkpoint_until is None:
+    if row.checkpoint_step not in still_waiting or row.checkpoint_until is None:
         return plain(f"The {name}: {note} This message needs no action.")
     until, short = row.checkpoint_until, short_id(session.id)
     lead = (

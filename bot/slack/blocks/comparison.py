@@ -1,4 +1,4 @@
-"""`/gpu compare`: dollars per run and runs per budget, on the clouds and beside them."""
+"""Build the answer to `/gpu compare`: dollars per run and runs per budget, in the clouds and elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS_MAX = 99
 
 
 def comparison(compared: Compared) -> Message:
-    """The table for the first budget; the other budgets are in the page that the command line writes."""
+    """Show the table for the first budget; the page that the command line writes has the other ones."""
     found = compared.found
     question = found.question
     title = f"*One run of {hours(question.hours)}*, {question.buffer:.0%} buffer, budget {usd(question.budgets_usd[0])}"

@@ -1,4 +1,4 @@
-"""The digest: a day or a week in one message that a channel reads in a minute."""
+"""Build the digest: a day or a week in one message that a channel reads in a minute."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bot.slack.blocks.private_answer import mentioned
 from ledger.kernel.end_reason import EndReason
 from ledger.kernel.ids import short_id
 
-#: Values of one group, and sessions of one list.
+#: The most values of one group, and the most sessions of one list.
 VALUES: Final = 5
 LINES: Final = 8
 _ORPHAN: Final = ":ghost:"
@@ -39,7 +39,7 @@ _ENDS: Final[dict[str, str]] = {reason: reason.label for reason in EndReason}
 
 
 def digest(found: DigestDocument, command: str) -> Message:
-    """The message; `command` is the slash command that shows more."""
+    """Build the message; `command` is the slash command that shows more."""
     title = f"GPU costs {_time(found)}"
     lead = _lead(found)
     blocks = [header(title), section(lead)]
@@ -68,9 +68,9 @@ def _day(day: date) -> str:
 
 def _lead(found: DigestDocument) -> str:
     before = "the week before" if found.weekly else "the day before"
-    told = [f"*{dollars(found.spent_usd)}* spent ({before}: {dollars(found.before_usd)})."]
-    told.append(f"*{found.last:%B} so far: {dollars(found.month_usd)}*, heading for {dollars(found.forecast_usd)}.")
-    lines = [f":money_with_wings: {' '.join(told)}"]
+    parts = [f"*{dollars(found.spent_usd)}* spent ({before}: {dollars(found.before_usd)})."]
+    parts.append(f"*{found.last:%B} so far: {dollars(found.month_usd)}*, heading for {dollars(found.forecast_usd)}.")
+    lines = [f":money_with_wings: {' '.join(parts)}"]
     return bullets([*lines, *(f":bank: {safe(one, 200)}" for one in found.budgets[:VALUES])])
 
 
@@ -132,7 +132,7 @@ def _what(one: RunningSession | Ended) -> str:
 
 
 def _list(lead: str, lines: Iterable[str], count: int) -> str:
-    """As many lines as fit, whole, and how many there are besides."""
+    """List as many whole lines as fit, and the number of the rest."""
     shown, room = [lead], TEXT_MAX - len(lead) - 40
     for line in lines:
         room -= len(line) + 1
@@ -144,26 +144,26 @@ def _list(lead: str, lines: Iterable[str], count: int) -> str:
 
 
 def _notes(found: DigestDocument) -> list[Block]:
-    told = []
+    parts = []
     if found.saved_usd > 0:
         stood = f", {plural(found.stopped_in_all, 'machine')} stood still" if found.stopped_in_all else ""
-        told.append(f":moneybag: *Saved* by ending early and by stops: {dollars(found.saved_usd)}{stood}.")
+        parts.append(f":moneybag: *Saved* by ending early and by stops: {dollars(found.saved_usd)}{stood}.")
     if found.disks_in_all:
         each = ", ".join(
             f"{code(short_id(one.id))} at {safe(one.cloud, 40)} for {rate(one.price_usd_h)} until {when(one.until)}"
             for one in found.disks[:VALUES]
         )
-        told.append(f":floppy_disk: *Disks kept* ({found.disks_in_all}): {each}")
+        parts.append(f":floppy_disk: *Disks kept* ({found.disks_in_all}): {each}")
     if found.orphans_in_all:
         each = ", ".join(
             f"{code(short_id(one.id))} at {safe(one.cloud, 30)} {rate(one.price_usd_h)}, {safe(one.state, 20)}"
             for one in found.orphans[:VALUES]
         )
-        told.append(f"{_ORPHAN} *Orphans found* ({found.orphans_in_all}): {each}")
+        parts.append(f"{_ORPHAN} *Orphans found* ({found.orphans_in_all}): {each}")
     if found.broken_glass:
         each = "\n".join(mentioned(safe(one, 300)) for one in found.broken_glass[:VALUES])
-        told.append(f":rotating_light: *Started without an approval*\n{each}")
+        parts.append(f":rotating_light: *Started without an approval*\n{each}")
     if found.unreconciled:
         each = "\n".join(safe(one, 200) for one in found.unreconciled[:VALUES])
-        told.append(f":mag: *Not confirmed by the cloud's bill*\n{each}")
-    return [section(bullets(told))] if told else []
+        parts.append(f":mag: *Not confirmed by the cloud's bill*\n{each}")
+    return [section(bullets(parts))] if parts else []

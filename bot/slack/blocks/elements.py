@@ -1,4 +1,4 @@
-"""The pieces that every message is made of. Foreign text goes in through `safe`, `plain` or a quote, and only there."""
+"""Build the parts of every message; foreign text enters only through `safe`, `plain` or a quote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledger.kernel.actor import Actor, ActorKind
 
 Block = dict[str, Any]
 
-#: Longest foreign string inside a sentence of ours.
+#: The longest foreign string inside a sentence of ours.
 WORD_MAX: Final = 200
 SENTENCE_MAX: Final = 600
 TEXT_MAX: Final = 3_000
@@ -36,56 +36,56 @@ _GROUP: Final = re.compile(r"S[A-Z0-9]{2,20}")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is shown: blocks, and a text that says the same to screen readers and in notifications."""
+    """A message: its blocks, and a text that says the same to screen readers and in notifications."""
 
     text: str
     blocks: tuple[Block, ...] = ()
 
     def payload(self, version: int = 1) -> dict[str, Any]:
-        """The arguments of a post or an edit. Slack wants new block ids at every edit, so they carry the version."""
+        """Return the arguments of a post or an edit; the block ids hold the version, because Slack wants new ones."""
         return {"text": self.text, "blocks": stamped(self.blocks, version)}
 
 
 def stamped(blocks: Iterable[Block], version: int) -> list[Block]:
-    """The blocks with ids that are unique in the message and new in this version; ids that are set stay."""
+    """Return the blocks with ids that are unique in the message and new in this version; ids that are set stay."""
     return [{"block_id": f"v{version}.{index}", **block} for index, block in enumerate(blocks)]
 
 
 def safe(text: str, limit: int = WORD_MAX) -> str:
-    """Foreign text inside mrkdwn: on one line, escaped, cut, and without the characters that would format it."""
+    """Clean foreign text for mrkdwn: on one line, escaped, cut, and without formatting characters."""
     return escape(_FORMATTING.sub(lambda found: _LOOKALIKE[found[0]], clean(text, limit)))
 
 
 def section(text: str, accessory: Block | None = None) -> Block:
-    """A paragraph of our own mrkdwn."""
+    """Build a paragraph of our own mrkdwn."""
     block: Block = {"type": "section", "text": mrkdwn(clip(text, TEXT_MAX))}
     return {**block, "accessory": accessory} if accessory else block
 
 
 def context(*texts: str) -> Block:
-    """Small print of our own mrkdwn."""
+    """Build small print of our own mrkdwn."""
     return {"type": "context", "elements": [mrkdwn(clip(text, TEXT_MAX)) for text in texts if text][:10]}
 
 
 def header(text: str) -> Block:
-    """A title; foreign text is allowed in it."""
+    """Build a title; foreign text is allowed in it."""
     return {"type": "header", "text": plain(text or "…", HEADER_MAX)}
 
 
 def divider() -> Block:
-    """A line."""
+    """Build a line between blocks."""
     return {"type": "divider"}
 
 
 def actions(*elements: Block) -> Block:
-    """A row of buttons."""
+    """Build a row of buttons."""
     return {"type": "actions", "elements": list(elements)}
 
 
 def button(
     text: str, action_id: str, value: str, *, style: str = "", label: str = "", confirm: Block | None = None
 ) -> Block:
-    """One button; `label` is what a screen reader says."""
+    """Build one button; `label` is what a screen reader says."""
     made: Block = {"type": "button", "text": plain(text, BUTTON_MAX), "action_id": action_id, "value": value}
     if style:
         made["style"] = style
@@ -97,12 +97,12 @@ def button(
 
 
 def confirm(title: str, text: str, yes: str, no: str = "Back") -> Block:
-    """The question before a button does its work."""
+    """Build the question before a button does its work."""
     return {"title": plain(title, 100), "text": plain(text, 300), "confirm": plain(yes, 30), "deny": plain(no, 30)}
 
 
 def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Iterable[int] = ()) -> Block:
-    """A table of plain cells, the first row its header; `right` are columns of numbers, `wrapped` those of prose."""
+    """Build a table of plain cells, the first row its header; `right` columns are numbers, `wrapped` ones prose."""
     cells = [[{"type": "raw_text", "text": clean(cell, 100) or "–"} for cell in row] for row in rows]
     aligned, folds = set(right), set(wrapped)
     columns = range(len(cells[0]) if cells else 0)
@@ -113,12 +113,12 @@ def table(rows: Iterable[Iterable[str]], right: Iterable[int] = (), wrapped: Ite
 
 
 def bullets(lines: Iterable[str]) -> str:
-    """Lines of our own mrkdwn under each other."""
+    """Join lines of our own mrkdwn."""
     return "\n".join(lines)
 
 
 def clip(text: str, limit: int) -> str:
-    """Our own text cut to `limit`, never inside an entity, a mention or a date."""
+    """Cut our own text to `limit`, never inside an entity, a mention or a date."""
     short = shorten(text, limit, escaped=False)
     if short == text:
         return text
@@ -131,13 +131,13 @@ def clip(text: str, limit: int) -> str:
 
 
 def when(at: datetime) -> str:
-    """A moment in each viewer's own time, with UTC for clients that cannot."""
+    """Format a moment in each viewer's own time, with UTC for clients that cannot."""
     fallback = at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{fallback}>"
 
 
 def person(ref: str) -> str:
-    """A person as mrkdwn: a mention for a Slack user, a name for everybody else."""
+    """Format a person as mrkdwn: a mention for a Slack user, a name for everybody else."""
     actor = _actor(ref)
     if actor is None:
         return safe(ref) or "somebody"
@@ -150,7 +150,7 @@ def person(ref: str) -> str:
 
 
 def mentions(names: Iterable[str]) -> str:
-    """People and user groups of the policy, as mentions; names that are no Slack ids are shown as people."""
+    """Format people and user groups of the policy as mentions, and names without a Slack id as people."""
     people = [
         f"<@{name}>" if _USER.fullmatch(name) else f"<!subteam^{name}>" if _GROUP.fullmatch(name) else person(name)
         for name in names
@@ -159,7 +159,7 @@ def mentions(names: Iterable[str]) -> str:
 
 
 def channel(name: str) -> str:
-    """A channel as mrkdwn."""
+    """Format a channel as mrkdwn."""
     return f"<#{name}>" if _CHANNEL.fullmatch(name) else safe(name) or "a channel"
 
 
@@ -171,22 +171,22 @@ def _actor(ref: str) -> Actor | None:
 
 
 def code(text: str, limit: int = WORD_MAX) -> str:
-    """Foreign text in a fixed-width font. A backtick in it would end the span, so it is replaced."""
+    """Show foreign text in a fixed-width font. A backtick in it would end the span, so it is replaced."""
     return f"`{escape(clean(text, limit).replace('`', _LOOKALIKE['`'])) or '–'}`"
 
 
 def dollars(amount_usd: Decimal) -> str:
-    """Dollars inside mrkdwn: `<$0.01` would otherwise open a link."""
+    """Format dollars for mrkdwn: `<$0.01` would otherwise open a link."""
     return escape(usd(amount_usd))
 
 
 def percent(share: Decimal) -> str:
-    """A share between 0 and 1 as `99.12 %`."""
+    """Format a share between 0 and 1 as `99.12 %`."""
     return f"{round(share * 100, 2).normalize():f} %"
 
 
 def money_range(best_usd: Decimal, worst_usd: Decimal) -> str:
-    """`$70.00–$85.00`."""
+    """Format a range: `$70.00–$85.00`."""
     return f"{usd(best_usd)}–{usd(worst_usd)}"
 
 

@@ -1,4 +1,4 @@
-"""`/gpu help`, from the tables of the grammar, so that it cannot say anything else than what is understood."""
+"""Build the answer to `/gpu help` from the tables of the grammar, so that it matches what the parser accepts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bot.slack.blocks.elements import Message, code, context, header, safe, sect
 
 
 def overview(command: str, topic: str = "") -> Message:
-    """Every subcommand with an example, or one of them in detail."""
+    """List every subcommand with an example, or describe one of them in detail."""
     found = next((sub for sub in SUBCOMMANDS if sub.name == topic), None)
     if found is not None:
         return _one(found, command)
@@ -33,7 +33,7 @@ def _one(sub: Subcommand, command: str) -> Message:
 
 
 def _words(sub: Subcommand) -> list[tuple[str, str]]:
-    """(example, meaning) of every word that a command takes, where it takes words of its own."""
+    """List (example, meaning) of every word that a command takes, where it takes words of its own."""
     if sub.shape is CommandShape.QUESTION:
         return [(word.example, word.doc) for word in QUESTION_WORDS]
     job = [(word.example, word.doc) for word in WORDS] if sub.needs_hours else []
@@ -42,7 +42,7 @@ def _words(sub: Subcommand) -> list[tuple[str, str]]:
 
 
 def grammar_error(error: GrammarError, command: str) -> Message:
-    """What was wrong, the line with carets under the word, and a correct example."""
+    """Show what was wrong, the line with carets below the word, and a correct example."""
     # A fenced block shows the carets in a fixed-width font; `caret` has no backtick in it that could end the fence.
     shown = error.caret.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     message = safe(error.message, 500)

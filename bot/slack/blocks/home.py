@@ -1,4 +1,4 @@
-"""The app's Home tab: what is mine, what it costs, and what waits for my decision."""
+"""Build the app's Home tab: a person's sessions, requests, costs, and the requests that wait for their approval."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ledger.kernel.states import ENDABLE_SESSION, SessionState
 from ledger.models import Session
 from ledger.queries.views import RequestView, SessionView
 
-#: What is shown in full; the rest is a number. A Home tab has at most 100 blocks.
+#: How many rows are shown in full; the rest is a number. A Home tab has at most 100 blocks.
 SESSIONS: Final = 12
 DECISIONS: Final = 6
 BUDGETS: Final = 6
@@ -45,21 +45,21 @@ CALLBACK: Final = "home"
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """What the tab of one person shows. `costs_usd` is what each session has cost so far, by its id."""
+    """What the tab of one person shows; `costs_usd` is what each session has cost so far, by its id."""
 
     overview: Overview
     costs_usd: Mapping[str, Decimal] = field(default_factory=dict)
     today_usd: Decimal = Decimal(0)
     month_usd: Decimal = Decimal(0)
     budgets: Sequence[BudgetLine] = ()
-    #: Requests that this person may decide, and how many there are.
+    #: Requests that this person may approve, and how many there are.
     decidable: Sequence[RequestView] = ()
     decidable_in_all: int = 0
     by_buttons: bool = True
 
 
 def home(mine: Mine, command: str, now: datetime) -> dict[str, Any]:
-    """The view."""
+    """Build the view."""
     blocks = [header("GPU Shopper"), section(_spend(mine)), divider(), *_sessions(mine, command, now)]
     waiting = listing.requests(mine.overview.requests)
     blocks += [divider(), *waiting] if waiting else []
@@ -93,14 +93,14 @@ def _session(view: SessionView, costs_usd: Mapping[str, Decimal], now: datetime)
     session, row = view.session, view.instance
     at = f" at {safe(row.cloud, 30)} · {listing.price(view)}" if row else ""
     lead = f"*{session_ready_and_ended.what(session)}*{at} · {listing.state(view)} · {code(short_id(session.id))}"
-    told, end = [], listing.ends(view)
+    parts, end = [], listing.ends(view)
     if end:
-        told.append(
+        parts.append(
             f":hourglass_flowing_sand: {left(end, now)}, {'deleted' if view.retained_disk else 'ends'} {when(end)}"
         )
     if session.id in costs_usd:
-        told.append(f"{dollars(costs_usd[session.id])} so far")
-    return f"{lead}\n{' · '.join(told)}" if told else lead
+        parts.append(f"{dollars(costs_usd[session.id])} so far")
+    return f"{lead}\n{' · '.join(parts)}" if parts else lead
 
 
 def _buttons(session: Session) -> Block:
@@ -130,13 +130,13 @@ def _decision(view: RequestView) -> str:
     request = view.request
     job = request.job
     more = "more time for " if request.parent_id else ""
-    told = [
+    parts = [
         f"{person(request.requester)} asks for {more}*{safe(job_words.title(job), 100)}* · {code(short_id(request.id))}"
     ]
     if request.reason:
-        told.append(f"“{safe(request.reason, 200)}”")
+        parts.append(f"“{safe(request.reason, 200)}”")
     for option in view.options[:1]:
         one = line(option)
         cost = f"expected {dollars(one.expected_usd)}, at most {dollars(option.worst_usd)}"
-        told.append(f"Best: {safe(one.name, 80)} · {rate(one.price_usd_h)} · {cost}")
-    return "\n".join([*told, f"Expires {when(request.expires_at)}"])
+        parts.append(f"Best: {safe(one.name, 80)} · {rate(one.price_usd_h)} · {cost}")
+    return "\n".join([*parts, f"Expires {when(request.expires_at)}"])

@@ -1,4 +1,4 @@
-"""The message before an end that a machine's own agent brings about: silent, idle, or done with its job."""
+"""Build the warning before the agent's report ends a session: unresponsive, idle, or done with its job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPARE: Final = "spare"
 
 @dataclass(frozen=True, slots=True)
 class IdleWarningFacts:
-    """What such a warning shows: `end_s` is the end that it is about, `cap_usd` what is approved in all."""
+    """Facts of an idle warning: `end_s` is the end that it announces, `cap_usd` what is approved in all."""
 
     view: SessionView
     end_s: int
@@ -29,7 +29,7 @@ class IdleWarningFacts:
 
 
 def idle_warning(shown: IdleWarningFacts, now: datetime) -> Message:
-    """The warning, or what became of it."""
+    """Build the warning, or the sentence about its outcome."""
     session, row = shown.view.session, shown.view.instance
     if session.state not in ENDABLE_SESSION:
         verb = "has ended" if session.ended_at is not None else "is ending"

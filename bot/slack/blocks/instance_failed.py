@@ -1,4 +1,4 @@
-"""What people read when an instance fails that they count on: what is wrong, what becomes of it, what comes next."""
+"""Build the message about a failed instance: what is wrong, what happens to it, and what comes next."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ledger.models import Instance, Orphan, Request, Session
 def interrupted(
     request: Request, session: Session, row: Instance, newest: Instance | None, given_up: datetime | None, *, own: bool
 ) -> Message:
-    """The state of one instance that failed. `newest` is the session's last one, `own` says that its owner reads it.
+    """Describe one failed instance. `newest` is the session's last one, `own` says that its owner reads it.
 
-    `given_up` is when it is ended unless it works again by then.
+    `given_up` is when it is terminated unless it works again by then.
     """
     whose = f"Your *{what(session)}*" if own else f"{person(request.requester)} the *{what(session)}*"
     lead = f"{whose} at {safe(row.cloud, 40)}"
@@ -42,23 +42,23 @@ _ENDED = {
 }
 
 
-def found(session: Session, row: Instance, stray: Orphan, *, own: bool) -> Message:
-    """An instance with the label of this row that the row does not hold, or that it holds as lost."""
+def found(session: Session, row: Instance, orphan: Orphan, *, own: bool) -> Message:
+    """Describe an orphan with the label of this row, which the row does not hold or holds as lost."""
     whose = f"your *{what(session)}*" if own else f"the *{what(session)}*"
-    lead = f"at {safe(row.cloud, 40)} ({rate(stray.price_usd_h)})"
-    if stray.state is OrphanState.QUARANTINED:
+    lead = f"at {safe(row.cloud, 40)} ({rate(orphan.price_usd_h)})"
+    if orphan.state is OrphanState.QUARANTINED:
         text = (
             f":warning: {whose[0].upper()}{whose[1:]} {lead} that had been taken for lost is listed again and costs. "
             "Save what you need from it; an operator ends it, or its approved end does."
         )
     else:
-        why = safe(stray.reason, SENTENCE_MAX)
-        text = f":ghost: One more machine {lead} carries the label of {whose}. {why} {_ENDED[stray.state]}."
+        why = safe(orphan.reason, SENTENCE_MAX)
+        text = f":ghost: One more machine {lead} carries the label of {whose}. {why} {_ENDED[orphan.state]}."
     return Message(text, (section(text),))
 
 
 def _next(request: Request, session: Session, row: Instance, newest: Instance | None) -> str:
-    """What follows, as far as it is known now."""
+    """Say what follows, as far as it is known now."""
     if session.state in (SessionState.TERMINATING, SessionState.TERMINATED, SessionState.FAILED):
         return "Nothing else is bought for it."
     if newest is not None and newest.id != row.id:

@@ -1,4 +1,4 @@
-"""`/gpu inventory`: what is for sale now, with the ids that `offer=ID` takes."""
+"""Build the answer to `/gpu inventory`: what is for sale now, with the ids that `offer=ID` takes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledger.kernel.job import JobRequest
 
 
 def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
-    """Ranked offers with their ids. Nothing is reserved by looking."""
+    """Show ranked offers with their ids. Showing them reserves nothing."""
     lines = [_line(option) for option in found.ranked.options]
     silent = absent(found.answers)
     excluded = [one.sentence for one in found.ranked.excluded]
@@ -22,8 +22,8 @@ def inventory(found: Inventory, job: JobRequest, command: str) -> Message:
     more += [context(" · ".join(safe(age) for age in found.ages))] if found.ages else []
     if not lines:
         said = f"{title}: no offer fits now."
-        told = " ".join(safe(sentence) for sentence in (*silent, *excluded))
-        return Message(clip(f"{said} {told}", 3_900), (section(said), *more))
+        text = " ".join(safe(sentence) for sentence in (*silent, *excluded))
+        return Message(clip(f"{said} {text}", 3_900), (section(said), *more))
     ids = "\n".join(
         f"#{one.rank} {code(one.offer.id)} {rate(one.price_usd_h)}, {dollars(one.expected_usd)}" for one in lines
     )

@@ -1,4 +1,4 @@
-"""What somebody asks for, in words."""
+"""Describe a requested job in words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SPOT = {SpotPolicy.NO: "on-demand only", SpotPolicy.YES: "spot only", SpotPolic
 
 
 def title(job: JobRequest) -> str:
-    """`4× A100-80GB for 6 hours`, unescaped: for a header, a button or a plain text."""
+    """Describe the job in short, unescaped, for a header, a button or a plain text: `4× A100-80GB for 6 hours`."""
     return f"{gpus(job.gpu)} for {hours(job.hours)}"
 
 
 def gpus(gpu: GpuConstraint) -> str:
-    """`4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`; unescaped."""
+    """Describe the GPUs, unescaped: `4× A100-80GB`, `2–4× A100-80GB or H100`, `1× any GPU with 40 GB or more`."""
     count = str(gpu.count_min) if gpu.count_min == gpu.count_max else f"{gpu.count_min}–{gpu.count_max}"
     names = list(gpu.names[:4]) + (["others"] if len(gpu.names) > 4 else [])
     named = " or ".join(names) if names else "any GPU"
@@ -34,7 +34,7 @@ def gpus(gpu: GpuConstraint) -> str:
 
 
 def details(job: JobRequest) -> str:
-    """The limits that somebody set, as mrkdwn: `disk 50 GB · on-demand only · at most $50.00 in all`."""
+    """List the limits that somebody set, as mrkdwn: `disk 50 GB · on-demand only · at most $50.00 in all`."""
     parts = [f"disk {job.disk_gb} GB", _SPOT[job.spot]]
     if job.budget_cap_usd is not None:
         parts.append(f"at most {dollars(job.budget_cap_usd)} in all")

@@ -1,4 +1,4 @@
-"""`/gpu list`: live sessions, and requests that wait."""
+"""Build the answer to `/gpu list`: live sessions, and requests that wait."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listing(
     now: datetime,
     decidable: Sequence[Request] = (),
 ) -> Message:
-    """`costs_usd` is what each session has cost so far, by its id; `decidable` waits for whoever reads this."""
+    """List sessions and requests; `costs_usd` is each session's cost by id, `decidable` waits for the reader."""
     blocks = [*sessions(overview.sessions, costs_usd, now), *requests(overview.requests), *_to_decide(decidable)]
     if not blocks:
         nothing = f"Nothing of yours is running and nothing waits. Ask with {code(f'{command} provision')}."
@@ -41,13 +41,13 @@ def listing(
 
 
 def sessions(views: Sequence[SessionView], costs_usd: Mapping[str, Decimal], now: datetime) -> list[Block]:
-    """Sections with live sessions."""
+    """Build the sections of live sessions."""
     lines = [_session_line(view, costs_usd, now) for view in views[:SHOWN]]
     return _chunks(":computer: *Sessions*", lines, len(views))
 
 
 def requests(rows: Sequence[Request]) -> list[Block]:
-    """Sections with requests that wait."""
+    """Build the sections of requests that wait."""
     return _chunks(":inbox_tray: *Waiting requests*", [_request_line(request) for request in rows[:SHOWN]], len(rows))
 
 
@@ -81,19 +81,19 @@ def _session_line(view: SessionView, costs_usd: Mapping[str, Decimal], now: date
 
 
 def state(view: SessionView) -> str:
-    """How a session stands, in a word: one whose disk alone outlives its end is neither running nor ending."""
+    """Name a session's state; one with only its disk left is neither running nor ending."""
     return "disk kept" if view.retained_disk else str(view.session.state)
 
 
 def price(view: SessionView) -> str:
-    """What it costs per hour as it stands: while its machine stands still, that is its disk."""
+    """Return the present price per hour: while the machine is stopped, that of its disk."""
     if view.disk is not None:
         return f"{rate(view.disk.price_usd_h)} for its disk"
     return rate(view.instance.price_usd_h) if view.instance is not None else ""
 
 
 def ends(view: SessionView) -> datetime | None:
-    """When it is over with everything that is on it, unless somebody answers."""
+    """Return when everything of the session is deleted, unless somebody acts."""
     return view.retained_disk.until if view.retained_disk else view.session.deadline
 
 

@@ -1,4 +1,4 @@
-"""`/gpu budget` and `/gpu costs`: what is spent and reserved, and what is left."""
+"""Build the answers to `/gpu budget` and `/gpu costs`: what is spent, reserved and remaining."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ledger.kernel.money import cents
 
 
 def budget(lines: Sequence[BudgetLine]) -> Message:
-    """The budgets that concern somebody."""
+    """Show the budgets that apply to somebody."""
     if not lines:
         nothing = "No budget concerns you; the policy sets them under `budgets`."
         return Message(nothing, (section(nothing),))
     keys = dict.fromkeys(line.key for line in lines)
-    told = [f"*{_whose(key)}*: " + "; ".join(escape(said(one)) for one in lines if one.key == key) for key in keys]
-    blocks: list[Block] = [section(f":bank: *Budgets*\n{bullets(told)}")]
+    parts = [f"*{_whose(key)}*: " + "; ".join(escape(said(one)) for one in lines if one.key == key) for key in keys]
+    blocks: list[Block] = [section(f":bank: *Budgets*\n{bullets(parts)}")]
     hint = "What approvals may still spend counts as reserved. Days and months are counted in UTC."
-    return Message(clip(" ".join(told), 3_900), (*blocks, context(hint)))
+    return Message(clip(" ".join(parts), 3_900), (*blocks, context(hint)))
 
 
 def _whose(key: str) -> str:
@@ -32,37 +32,37 @@ def _whose(key: str) -> str:
 
 
 def costs(found: Costs, *, everybody: bool) -> Message:
-    """What was booked in a time, by when and by what."""
+    """Show what was spent in a time, by when and by what."""
     lead = "Everybody's costs" if everybody else "Your costs"
     total = f"*{lead}*: {dollars(found.total_usd)} since {when(found.since)}, {dollars(found.today_usd)} of it today."
-    told = [total]
+    parts = [total]
     for by, rows in found.groups.items():
         named = [row for row in rows if row[0] or by not in ("consumer", "tool")]
         if not named or (by == "owner" and not everybody):
             continue
-        told.append(f"*By {_BY[by]}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(tuple(named)))}")
+        parts.append(f"*By {_BY[by]}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(tuple(named)))}")
     if found.finished.runs:
-        told.append(f"*Finished*: {escape(found.finished.sentence)}")
+        parts.append(f"*Finished*: {escape(found.finished.sentence)}")
     hint = "Booked hours; the running hour of each machine comes on top. `/gpu list` shows it."
     graph = [spend_chart(_TITLES[found.period], found.buckets, found.period)] if len(found.buckets) > 1 else []
-    return Message(clip(" ".join(told), 3_900), (section(f":receipt: {bullets(told)}"), *graph, context(hint)))
+    return Message(clip(" ".join(parts), 3_900), (section(f":receipt: {bullets(parts)}"), *graph, context(hint)))
 
 
 def summary(found: Summary, *, everybody: bool) -> Message:
-    """Everything that was ever spent, by tool, provider and owner, with the budgets."""
+    """Show everything that was ever spent, by tool, provider and owner, with the budgets."""
     lead = "Everybody's costs" if everybody else "Your costs"
-    told = [f"*{lead} in all*: {dollars(found.total_usd)}"]
+    parts = [f"*{lead} in all*: {dollars(found.total_usd)}"]
     for title, by, rows in (
         ("tool", "tool", found.tools),
         ("provider", "cloud", found.providers),
         ("owner", "owner", found.owners),
     ):
         if rows and (by != "owner" or everybody):
-            told.append(f"*Per {title}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(rows))}")
+            parts.append(f"*Per {title}*: {', '.join(f'{_name(by, n)} {dollars(a)}' for n, a in shortened(rows))}")
     budgets = [f":bank: {safe(line, 200)}" for line in found.budgets[:SHOWN]] or ["No budget is set."]
     hint = "`gpu-shopper ledger summary --out cost_summary.md` writes it into a file."
-    blocks = (section(f":receipt: {bullets(told)}"), section(bullets(budgets)), context(hint))
-    return Message(clip(" ".join([*told, *budgets]), 3_900), blocks)
+    blocks = (section(f":receipt: {bullets(parts)}"), section(bullets(budgets)), context(hint))
+    return Message(clip(" ".join([*parts, *budgets]), 3_900), blocks)
 
 
 _BY = {
@@ -85,7 +85,7 @@ POINTS = 20
 
 
 def spend_chart(title: str, buckets: Sequence[tuple[datetime, Decimal]], period: Period) -> Block:
-    """The newest buckets as bars, in Slack's own chart."""
+    """Draw the newest buckets as bars, in Slack's own chart."""
     points = [(f"{began:{_LABELS.get(period, '%Y-%m')}}", amount) for began, amount in buckets[-POINTS:]]
     names = [name for name, _ in points]
     data = [{"label": name, "value": float(max(cents(amount), Decimal(0)))} for name, amount in points]

@@ -1,4 +1,4 @@
-"""Offers for people: the ranked table, the name on a button, and the price block, which nobody's words get into."""
+"""Show offers: the ranked table, the name on a button, and the price block, which contains no foreign text."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from providers.contract import Offer
 
 HEAD = ("#", "cloud", "GPU", "region", "kind", "$/h", "expected total", "range", "reliability", "marks")
 RIGHT = (0, 5, 6, 7, 8)
-#: Prose: the marks shall be seen without scrolling to the side.
+#: Columns of prose, which wrap: readers should see the marks without scrolling to the side.
 WRAPPED = (3, 9)
 
 
 @dataclass(frozen=True, slots=True)
 class OfferLine:
-    """One ranked offer with its estimate in dollars, wherever it was read from."""
+    """One ranked offer with its estimate in dollars, from whatever source."""
 
     rank: int
     offer: Offer
@@ -30,19 +30,19 @@ class OfferLine:
     worst_usd: Decimal
     marks: tuple[str, ...]
     why: str
-    #: What of the worst case is for its end; empty where nothing is.
+    #: The part of the worst case for a checkpoint hold at its end; empty without one.
     hold: str = ""
-    #: What the expected total is made of; empty where it is one part alone.
+    #: The parts of the expected total; empty where there is only one.
     parts: str = ""
 
     @property
     def name(self) -> str:
-        """`4× A100-80GB at vast`, unescaped."""
+        """Name the offer, unescaped: `4× A100-80GB at vast`."""
         return f"{self.offer.gpu_count}× {self.offer.gpu} at {self.offer.cloud}"
 
 
 def line(option: Option) -> OfferLine:
-    """A stored option."""
+    """Convert a stored option."""
     return OfferLine(
         option.rank,
         offer_from_json(option.offer),
@@ -58,7 +58,7 @@ def line(option: Option) -> OfferLine:
 
 
 def offers_table(lines: Iterable[OfferLine]) -> Block:
-    """The ranked table."""
+    """Build the ranked table."""
     return table([HEAD, *(_row(one) for one in lines)], RIGHT, wrapped=WRAPPED)
 
 
@@ -80,31 +80,31 @@ def _row(one: OfferLine) -> Sequence[str]:
 
 
 def reasons(lines: Iterable[OfferLine]) -> Block | None:
-    """Why the marked options are where they are."""
-    told = [f"*#{one.rank}* {safe(', '.join(one.marks))}: {safe(one.why)}" for one in lines if one.marks and one.why]
-    return context(*told[:4]) if told else None
+    """Explain the rank of the marked options."""
+    shown = [f"*#{one.rank}* {safe(', '.join(one.marks))}: {safe(one.why)}" for one in lines if one.marks and one.why]
+    return context(*shown[:4]) if shown else None
 
 
 def left_out(excluded: Iterable[str], absent: Iterable[str]) -> Block | None:
-    """What is not in the table: offers left out, and clouds that did not answer. Sentences are foreign text."""
-    told = [f":warning: {safe(sentence)}" for sentence in absent]
-    told += filter(None, map(safe, excluded))
-    return context(" ".join(told[:12])) if told else None
+    """List what is not in the table: skipped offers, and clouds that did not answer. Sentences are foreign text."""
+    shown = [f":warning: {safe(sentence)}" for sentence in absent]
+    shown += filter(None, map(safe, excluded))
+    return context(" ".join(shown[:12])) if shown else None
 
 
 def price_block(lines: Sequence[OfferLine], version: int) -> Block:
-    """The last block of a request: fixed layout, numbers from the ledger and nothing that anybody typed."""
-    told = [f"*Price* (quote {version}, from the ledger)"]
+    """Build the last block of a request: fixed layout, and only numbers from the ledger."""
+    shown = [f"*Price* (quote {version}, from the ledger)"]
     for one in lines:
         made_of = f" = {safe(one.parts, 200)}" if one.parts else ""
         totals = f"expected {dollars(one.expected_usd)}{made_of} · at most {dollars(one.worst_usd)}"
-        told.append(f"#{one.rank}  {rate(one.price_usd_h)} · {totals}")
-        told += [f"      {one.hold}"] if one.hold else []
-    return context("\n".join(told))
+        shown.append(f"#{one.rank}  {rate(one.price_usd_h)} · {totals}")
+        shown += [f"      {one.hold}"] if one.hold else []
+    return context("\n".join(shown))
 
 
 def spoken(one: OfferLine) -> str:
-    """One offer for a screen reader, as mrkdwn-safe text."""
+    """Describe one offer for a screen reader, as mrkdwn-safe text."""
     kind = "spot" if one.offer.spot else "on-demand"
     marks = f", {', '.join(one.marks)}" if one.marks else ""
     sentence = (
@@ -116,5 +116,5 @@ def spoken(one: OfferLine) -> str:
 
 
 def offer_code(offer: Offer) -> str:
-    """The id that people type, in a fixed-width font."""
+    """Format the id that people type, in a fixed-width font."""
     return code(offer.id)

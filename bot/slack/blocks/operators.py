@@ -1,4 +1,4 @@
-"""What operators must know: an instance that should not exist, and anything that pages."""
+"""Build the messages for operators: an orphan was found, or something pages them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _SAID = {
 }
 
 
-def orphan_found(stray: Orphan) -> Message:
-    """An instance of ours without a row of its own."""
-    where = f"{safe(stray.cloud, 40)} instance {code(stray.ref, 80)} ({rate(stray.price_usd_h)})"
-    why = f" {safe(stray.reason, 500)}" if stray.reason else ""
-    text = f":ghost: {where} {_SAID[stray.state]}.{why} First seen {when(stray.first_seen_at)}."
+def orphan_found(orphan: Orphan) -> Message:
+    """Describe an orphan."""
+    where = f"{safe(orphan.cloud, 40)} instance {code(orphan.ref, 80)} ({rate(orphan.price_usd_h)})"
+    why = f" {safe(orphan.reason, 500)}" if orphan.reason else ""
+    text = f":ghost: {where} {_SAID[orphan.state]}.{why} First seen {when(orphan.first_seen_at)}."
     return Message(text, (section(text),))
 
 
 def page(sentence: str) -> Message:
-    """A page to the operators."""
+    """Build a page to the operators."""
     text = f":rotating_light: {mentioned(safe(sentence, 2_500))}"
     return Message(text, (section(text),))

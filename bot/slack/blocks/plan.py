@@ -1,4 +1,4 @@
-"""`/gpu plan`: what a run needs, takes and costs on every offer. Nothing is rented by planning."""
+"""Build the answer to `/gpu plan`: memory, time and cost on every offer. Planning rents nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bot.slack.blocks.elements import Block, Message, clip, code, context, safe,
 
 
 def plan(planned: Planned, command: str) -> Message:
-    """The same table as every other door shows, then why, what was assumed and what could not be known."""
+    """Show the same table as every other interface, then reasons, assumptions and unknowns."""
     options = planned.ranked.options
     lead = f"*Plan for {safe(title(planned))}*"
     absent = [f":warning: {safe(sentence)}" for sentence in planned.absent]
@@ -21,8 +21,8 @@ def plan(planned: Planned, command: str) -> Message:
         small.append(context(" · ".join(safe(age) for age in planned.ages)))
     if planned.best is None:
         openings = [safe(one.sentence, 400) for one in planned.relaxations[:3]]
-        told = " ".join([f"{lead}: no offer fits now.", *openings])
-        return Message(clip(" ".join([told, *absent, *excluded]), 3_900), (section(told), *small))
+        text = " ".join([f"{lead}: no offer fits now.", *openings])
+        return Message(clip(" ".join([text, *absent, *excluded]), 3_900), (section(text), *small))
     rows = [cells(one) for one in options]
     why = "\n".join(f"*#{one.rank}* {safe(one.why, 400)}" for one in options[:5])
     taken = (*planned.assumed, *planned.best.estimate.assumptions)
@@ -37,7 +37,7 @@ def plan(planned: Planned, command: str) -> Message:
 
 
 def plan_sections(planned: Planned) -> tuple[Block, ...]:
-    """The same plan for a dialog, which takes no tables: one section for each option."""
+    """Show the same plan in a dialog, which takes no tables: one section for each option."""
     message = plan(planned, "")
     if planned.best is None:
         return message.blocks
@@ -52,6 +52,6 @@ def plan_sections(planned: Planned) -> tuple[Block, ...]:
 
 
 def _words(best: RankedOption, planned: Planned) -> str:
-    """What to type after `provision`: the offer, and the run or, where its time is not known, the hours."""
+    """Return what to type after `provision`: the offer, and the run or, where its time is unknown, the hours."""
     known = best.estimate.worst_hours is not None
     return f"offer={best.offer.id} {' '.join(planned.job.work) if known else short_hours(planned.job.hours)}"

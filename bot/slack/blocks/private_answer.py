@@ -1,4 +1,4 @@
-"""Private answers: one sentence of a service, and the sentence for something that broke."""
+"""Build private answers: the sentence of a service, and the sentence after an internal error."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _SLACK_REF: Final = re.compile(r"\bslack:(?:[TE][A-Z0-9]{1,20}/)?([UW][A-Z0-9]{2
 
 
 def answer(reply: Reply) -> Message:
-    """A service's sentence. It may repeat what somebody typed, so it is escaped like any foreign text."""
+    """Show a service's sentence. It may repeat what somebody typed, so it is escaped like any foreign text."""
     mark = ":white_check_mark:" if reply.ok else ":information_source:"
     text = mentioned(safe(reply.sentence, 2_000)) or "Done."
     return Message(text, (section(f"{mark} {text}"),))
 
 
 def mentioned(text: str) -> str:
-    """Escaped text with the Slack users that it names as mentions."""
+    """Escape a text, with the Slack users that it names as mentions."""
     return _SLACK_REF.sub(r"<@\1>", text)
 
 
 def said(sentence: str) -> Message:
-    """A sentence of ours; foreign words in it must be escaped already."""
+    """Show a sentence of our own; foreign words in it must be escaped already."""
     return Message(sentence, (section(sentence),))
 
 
 def broken(incident: str) -> Message:
-    """What somebody reads when their message could not be processed after several tries."""
+    """Say that a message could not be processed after several tries."""
     text = f"That did not work, and trying again did not help. Tell an operator the incident: {code(incident)}."
     return Message(text, (section(f":rotating_light: {text}"),))

@@ -1,4 +1,4 @@
-"""`/gpu profile CLOUD`: what stops the meter there and what bites, from the platform profile."""
+"""Build the answer to `/gpu profile CLOUD`: how billing stops there and what to watch out for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LONGEST = 600
 
 
 def profile(cloud: str) -> Message:
-    """What ends the meter, how it is billed, the gotchas, and where a job's files belong."""
+    """Show how billing stops, how it is billed, the gotchas, and where a job's files belong."""
     try:
         found = load(cloud)
     except ProfileError as error:
@@ -33,13 +33,13 @@ def profile(cloud: str) -> Message:
 
 
 def _sentences(text: str) -> list[str]:
-    """The paragraphs and bullets of a section, without tables and code."""
+    """Return the paragraphs and bullets of a section, without tables and code."""
     lines = [line for line in text.splitlines() if not line.startswith("|")]
     parts = re.split(r"\n\s*\n|\n(?=- )", "\n".join(lines))
     return [_plain(part) for part in parts if part.strip() and not part.startswith("```")]
 
 
 def _plain(text: str) -> str:
-    """Markdown without its marks: links become their words."""
+    """Remove Markdown's marks; links become their words."""
     words = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", text.removeprefix("- "))
     return " ".join(words.replace("**", "").replace("`", "").split())

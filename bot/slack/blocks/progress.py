@@ -1,4 +1,4 @@
-"""How far an approved request is, one line per step. Nothing is said to exist before the cloud confirmed it."""
+"""Show the progress of an approved request, one line per step; an instance exists only once its cloud confirmed it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _I = InstanceState
 
 
 def lines(view: RequestView, cost_usd: Decimal | None) -> list[str]:
-    """The steps of every instance of the request's session, then how the session stands; mrkdwn."""
+    """List the steps of every instance of the request's session, then the session's state, as mrkdwn."""
     if view.session is None:
         return []
-    told = [line for instance in view.instances[-4:] for line in _instance(instance, view.session)]
-    told += _session(view.session, cost_usd)
-    return told
+    shown = [line for instance in view.instances[-4:] for line in _instance(instance, view.session)]
+    shown += _session(view.session, cost_usd)
+    return shown
 
 
 def headline(view: RequestView) -> str:
-    """The state in a few words: for the title line and for screen readers."""
+    """Name the state in a few words, for the title line and for screen readers."""
     session = view.session
     newest = view.instances[-1] if view.instances else None
     if session is None:
@@ -76,28 +76,28 @@ def _instance(row: Instance, session: Session) -> list[str]:
 
 
 def _existing(row: Instance, session: Session, cloud: str) -> list[str]:
-    """An instance that the cloud confirmed."""
+    """Describe an instance that the cloud confirmed."""
     at = f" {when(row.live_at)}" if row.live_at else ""
     what = f"{session.gpu_count}× {safe(session.gpu, 60)} as reported by the cloud, {rate(row.price_usd_h)}"
-    told = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}: {what}."]
+    shown = [f"{DONE} {cloud} confirmed instance {code(row.ref or row.name, 80)}{at}: {what}."]
     if row.reachable_at is not None:
-        # Where there is no SSH, the cloud's own word is all there is.
+        # Without SSH nothing but the cloud's report shows that it runs.
         how = "Reachable over SSH" if row.ssh_host else f"Running, as {cloud} reports,"
-        told.append(f"{DONE} {how} {when(row.reachable_at)}.")
+        shown.append(f"{DONE} {how} {when(row.reachable_at)}.")
     elif row.state is _I.LIVE:
         said = ": ".join(safe(part, 120) for part in (row.status, row.status_text) if part)
-        told.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
+        shown.append(f"{WAITING} Booting" + (f" (the cloud says {said})" if said else "") + ".")
         if row.ssh_host:
-            told.append(f"{WAITING} Waiting for SSH to answer.")
+            shown.append(f"{WAITING} Waiting for SSH to answer.")
     if row.state is _I.TERMINATING and row.checkpoint_step == CheckpointStep.HELD and row.checkpoint_until is not None:
-        told.append(
+        shown.append(
             f":floppy_disk: Stopped{_because(row.outcome)}; its disk is kept until {when(row.checkpoint_until)}."
         )
     elif row.state is _I.TERMINATING:
-        told.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
+        shown.append(f"{WAITING} Stop ordered{_because(row.outcome)}; not yet confirmed gone.")
     elif row.state is _I.GONE:
-        told.append(f"{DONE} Confirmed gone{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
-    return told
+        shown.append(f"{DONE} Confirmed gone{f' {when(row.ended_at)}' if row.ended_at else ''}{_because(row.outcome)}.")
+    return shown
 
 
 def _because(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""The message about one request, from the first offers to the end of what came of it. Rendered from state each time."""
+"""Build the message about one request, from its first offers to its outcome, from the state each time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _R = RequestState
 
 
 def no_key(requester: str, command: str) -> str:
-    """Said before anything is bought: whoever asks could not log in to it."""
+    """Warn, before anything is bought, that the requester has no SSH key to log in with."""
     example = code(f"{command} key add ssh-ed25519 AAAA…")
     return f":key: {keyless(person(requester), example)}"
 
@@ -72,24 +72,25 @@ def request_message(
     hints: tuple[str, ...] = (),
     mandate: ApproverGroup = ANYBODY,
 ) -> Message:
-    """The message; `cost_usd` is what its session has cost so far, `hints` what to know before it is decided, and
-    `mandate` who is asked.
+    """Build the message about a request.
+
+    `cost_usd` is what its session has cost so far, `hints` what to know before approving it, `mandate` its approvers.
     """
     request = view.request
     job = request.job
     extra = request.kind is not RequestKind.PROVISION
     title = _title(request.kind, job_words.title(job), policy)
-    ask = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
+    lead = f"{person(request.requester)} asks for *{safe(job_words.title(job))}* · {code(short_id(request.id))}"
     if request.kind is RequestKind.OVERSPEND:
-        ask = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
-    blocks = [header(title), section(ask if extra else f"{ask}\n{job_words.details(job)}")]
+        lead = f"The *{safe(job_words.title(job))}* of {person(request.requester)} · {code(short_id(request.id))}"
+    blocks = [header(title), section(lead if extra else f"{lead}\n{job_words.details(job)}")]
     if request.reason:
         blocks.append(quote_block(request.reason, REASON_MAX))
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
-    told, body = _body(view, AskedApprovers(policy, mandate), lines, cost_usd, hints)
+    parts, body = _body(view, AskedApprovers(policy, mandate), lines, cost_usd, hints)
     spoken_text = [
         f"{person(request.requester)} asks for {safe(job_words.title(job))} ({short_id(request.id)}).",
-        *told,
+        *parts,
     ]
     if waits := recovery_mode.of_request(view):
         body = [*body, section(f":warning: {safe(waits, 600)}")]
@@ -100,7 +101,7 @@ def request_message(
 
 
 def _title(kind: RequestKind, what: str, policy: Policy) -> str:
-    """The headline of the message: what is asked for, and for which job."""
+    """Return the headline of the message: what is requested, and for which job."""
     match kind:
         case RequestKind.PROVISION:
             return what
@@ -114,26 +115,26 @@ def _title(kind: RequestKind, what: str, policy: Policy) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AskedApprovers:
-    """Who is asked about a request, and whether they can decide in Slack."""
+    """The approvers of a request, and whether they can approve it in Slack."""
 
     policy: Policy
     mandate: ApproverGroup = ANYBODY
 
     @property
     def names(self) -> str:
-        """Those who may decide and are told, as mentions."""
+        """Name the approvers who receive the message, as mentions."""
         return mentions(mentioned_approvers(self.policy, self.mandate))
 
     @property
     def here(self) -> bool:
-        """Whether clicks decide."""
+        """Whether the buttons in Slack work for approvers."""
         return self.policy.allow_slack_decisions
 
 
 def _body(
     view: RequestView, who: AskedApprovers, lines: list[OfferLine], cost_usd: Decimal | None, hints: tuple[str, ...]
 ) -> tuple[list[str], list[Block]]:
-    """What the state adds: sentences for the text, and blocks."""
+    """Return what the state adds: sentences for the text, and blocks."""
     state = view.request.state
     if state is _R.QUOTING:
         said = "Asking the clouds for offers…"
@@ -149,16 +150,16 @@ def _body(
 
 
 def _limits(view: RequestView, cost_usd: Decimal | None) -> list[str]:
-    """What holds for all attempts together: what earlier ones cost, and the limit that an approver set."""
-    told = [f"Earlier attempts cost {dollars(cost_usd)}."] if cost_usd else []
+    """List the limits of all attempts together: what earlier ones cost, and the limit that an approver set."""
+    said = [f"Earlier attempts cost {dollars(cost_usd)}."] if cost_usd else []
     held = limit_in_force(
         SetLimit(vote.quote_version, vote.limit_usd, vote.approver)
         for vote in view.approvals
         if vote.limit_usd is not None
     )
     if held is not None:
-        told.append(f"At most {dollars(held.usd)} for all attempts, as {person(held.by)} said.")
-    return told
+        said.append(f"At most {dollars(held.usd)} for all attempts, as {person(held.by)} said.")
+    return said
 
 
 def _pending(
@@ -179,8 +180,8 @@ def _pending(
     blocks.append(section(bullets(rule)))
     blocks += _buttons(view, chosen or lines, approve=not waits) if who.here else []
     blocks.append(price_block(chosen or lines, view.request.quote_version))
-    told = [*again, *(f"{spoken(one)};" for one in lines), *rule]
-    return told, blocks
+    parts = [*again, *(f"{spoken(one)};" for one in lines), *rule]
+    return parts, blocks
 
 
 def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str], list[Block]]:
@@ -190,25 +191,25 @@ def _pending_override(view: RequestView, who: AskedApprovers) -> tuple[list[str]
 
 
 def _rule(view: RequestView, who: AskedApprovers) -> list[str]:
-    """Which rule asks for the approval, how many there are, who may decide, and until when."""
+    """Say which rule requires the approval, how many there are, who approves, and until when."""
     request = view.request
-    told = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
+    parts = [safe(request.rule, SENTENCE_MAX)] if request.rule else []
     votes = _votes(view)
     if votes or request.required_approvals > 1:
         by = f" ({_names(votes)})" if votes else ""
-        told.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
+        parts.append(f"*{len(votes)} of {plural(request.required_approvals, 'approval')}*{by}.")
     stands = amendments.amended_terms(request, view.approvals)
     if stands.hours is not None:
-        told.append(f"An approver has shortened it to {hours(stands.hours)}.")
-    told.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
+        parts.append(f"An approver has shortened it to {hours(stands.hours)}.")
+    parts.append(f"May decide: {who.names or 'nobody yet; the policy names no approver'}.")
     if not who.here:
-        told.append(f"{SLACK_OFF.sentence} {code(f'gpu-shopper approve {short_id(request.id)}')}")
-    told.append(f"Expires {when(request.expires_at)}.")
-    return told
+        parts.append(f"{SLACK_OFF.sentence} {code(f'gpu-shopper approve {short_id(request.id)}')}")
+    parts.append(f"Expires {when(request.expires_at)}.")
+    return parts
 
 
 def request_buttons(view: RequestView) -> list[Block]:
-    """What decides it: its best option (or the one that the first approver chose), and a no."""
+    """Build the buttons: approve the best option (or the one that the first approver chose), or reject."""
     waits = view.override is not None and view.override.state is _R.PENDING
     lines = [line(option) for option in view.options[:BUTTONS_MAX]]
     chosen = [one for one, option in zip(lines, view.options, strict=False) if _is_chosen(view, option.id)]
@@ -219,7 +220,7 @@ def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, ch
     by_option = {token.option_id: token.token for token in view.tokens if token.action == APPROVE}
     by_rank = {option.rank: option for option in view.options}
     stands = amendments.amended_terms(view.request, view.approvals)
-    # Whoever clicks on a message from before the change changes nothing.
+    # A click on a message from before the change must not approve the changed terms, so the button names them.
     mark = f"/{stands.digest}" if stands.is_changed else ""
     made: list[Block] = []
     for one in lines if approve else ():
@@ -238,9 +239,11 @@ def _buttons(view: RequestView, lines: Iterable[OfferLine], *, approve: bool, ch
     if approve and None in by_option:
         job = view.request.job
         said = f"Allow {hours(job.hours + job.already_hours)}"
-        ask = confirm(RequestKind.OVERRIDE_12H.label, f"{said}? The spend itself is approved separately.", said[:30])
+        question = confirm(
+            RequestKind.OVERRIDE_12H.label, f"{said}? The spend itself is approved separately.", said[:30]
+        )
         style = "" if made else "primary"
-        made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=ask))
+        made.append(button(said, f"{APPROVE}:time", by_option[None], style=style, confirm=question))
     refuse = [token.token for token in view.tokens if token.action == REJECT]
     made += [button("Reject…", REJECT, value, style="danger", label="Reject this request") for value in refuse[:1]]
     return [actions(*made)] if made else []
@@ -263,7 +266,7 @@ def _approved(view: RequestView, lines: list[OfferLine], cost_usd: Decimal | Non
 
 
 def _allowed(request: Request, votes: list[Approval], by: str) -> str:
-    """What the approval allows about a session that exists; "" for a request that starts one."""
+    """Say what the approval allows about a session that exists; "" for a request that starts one."""
     match request.kind:
         case RequestKind.PROVISION:
             return ""
@@ -279,23 +282,23 @@ def _allowed(request: Request, votes: list[Approval], by: str) -> str:
 
 
 def _by_policy(request: Request) -> list[str]:
-    """The policy's own rule and who signed for it, where the policy approved by itself."""
+    """Name the policy's own rule and its signer, where the policy approved by itself."""
     alone = (request.decided_by or "").startswith(STANDING_PREFIX) or request.rule.startswith(BREAK_GLASS)
     return [mentioned(safe(request.rule, SENTENCE_MAX))] if alone else []
 
 
 def _bought(one: OfferLine, votes: list[Approval], version: int, cost_usd: Decimal | None) -> Block:
-    """The price block after the decision: what was approved, its caps, and what it cost so far."""
+    """Show the price block after the approval: the approved offer, its limits, and the cost so far."""
     caps = [vote.total_cap_usd for vote in votes if vote.total_cap_usd is not None]
     rates = [vote.price_cap_usd_h for vote in votes if vote.price_cap_usd_h is not None]
-    told = [f"{rate(one.price_usd_h)} · expected {dollars(one.expected_usd)}"]
-    told += [f"at most {rate(min(rates))} and {dollars(min(caps))} in all"] if caps and rates else []
-    told += [f"so far {dollars(cost_usd)}"] if cost_usd is not None else []
-    return context(f"*Price* (quote {version}, from the ledger)\n" + " · ".join(told))
+    parts = [f"{rate(one.price_usd_h)} · expected {dollars(one.expected_usd)}"]
+    parts += [f"at most {rate(min(rates))} and {dollars(min(caps))} in all"] if caps and rates else []
+    parts += [f"so far {dollars(cost_usd)}"] if cost_usd is not None else []
+    return context(f"*Price* (quote {version}, from the ledger)\n" + " · ".join(parts))
 
 
 def _closed(view: RequestView) -> tuple[list[str], list[Block]]:
-    """Rejected, cancelled, expired or unavailable: no buttons, and who ended it and why."""
+    """Show a request that is rejected, cancelled, expired or unavailable: no buttons, the person and the reason."""
     request = view.request
     at = f" {when(request.decided_at)}" if request.decided_at else ""
     if request.state in (_R.REJECTED, _R.CANCELLED):
@@ -311,7 +314,7 @@ def _closed(view: RequestView) -> tuple[list[str], list[Block]]:
 
 
 def _again(view: RequestView) -> list[str]:
-    """Why the request is asked once more, when it is."""
+    """Say why the request needs a new decision, when it does."""
     outcome = view.request.outcome
     return [f":arrows_counterclockwise: *Asked again*: {safe(outcome, SENTENCE_MAX)}"] if outcome else []
 
@@ -335,7 +338,7 @@ def _is_chosen(view: RequestView, option_id: str) -> bool:
 
 
 def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = ANYBODY) -> Message:
-    """A reply in the thread of a request whose approval bought nothing: those who may decide are asked once more."""
+    """Reply in the thread of a request whose approval bought nothing: its approvers must decide again."""
     request = view.request
     who = AskedApprovers(policy, mandate).names
     said = f"the request of {person(request.requester)} is *asked again*"
@@ -348,8 +351,9 @@ def reopened_reply(view: RequestView, policy: Policy, mandate: ApproverGroup = A
 def reminder(
     view: RequestView, policy: Policy, now: datetime, mandate: ApproverGroup = ANYBODY, onwards: str = ""
 ) -> Message:
-    """A reply in the thread of a request that still waits, for those who may decide; `onwards` is who may decide too
-    from now on.
+    """Remind the approvers in the thread of a request that still waits.
+
+    `onwards` names the people who may approve it too from now on.
     """
     request = view.request
     waited = hours(Decimal(max(60, int((now - request.created_at).total_seconds()))) / 3600)

@@ -1,4 +1,4 @@
-"""The reply in a request's thread when something is decided: edits notify nobody, a reply does."""
+"""Build the reply in a request's thread when its state changes: an edit notifies nobody, a reply does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledger.queries.views import RequestView
 
 
 def request_result(view: RequestView, reached: str, cost_usd: Decimal | None = None) -> Message:
-    """One outcome. `reached` is the state that was reached, which may be behind the state that `view` shows now."""
+    """Describe one outcome. `reached` is the state it is about, which may be older than the state in `view`."""
     asker = person(view.request.requester)
     what = safe(job_words.title(view.request.job))
     text = f"{asker} {_sentence(view, reached, what, cost_usd)}"

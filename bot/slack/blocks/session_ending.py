@@ -1,4 +1,4 @@
-"""The message before the end of a session: what ends when and why, what it cost, what is lost, and what can be done."""
+"""Build the warning before the end of a session: what ends when and why, its cost, what is lost, what to do."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ DONE: Final = "done"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a warning shows. `end_s` is the end that it is about, in seconds since 1970; another one may stand by now.
+    """Facts of a warning. `end_s` is the end that it announces, in seconds since 1970; the end may have moved since.
 
-    `why` says which limit is reached then; `cap_usd` is what is approved in all; `inside` whether one more hour lies
-    inside that; `waiting` whether more time is asked for and not decided; `can_end` whether a call ends it.
+    `why` says which limit is reached then; `cap_usd` is what is approved in all; `inside` whether one more hour fits in
+    it; `waiting` whether a request for more time is undecided; `can_end` whether a call to the cloud ends it.
     """
 
     view: SessionView
@@ -57,7 +57,7 @@ class Ending:
 
 
 def ending(shown: Ending, command: str, now: datetime) -> Message:
-    """The warning, or what became of it; `command` is the slash command."""
+    """Build the warning, or the sentence about its outcome; `command` is the slash command."""
     over = _moved(shown)
     if over is not None:
         return over
@@ -73,9 +73,9 @@ def ending(shown: Ending, command: str, now: datetime) -> Message:
 
 
 def stakes(why: str, amounts: tuple[Decimal, Decimal], over: str, *, waiting: bool = False) -> list[str]:
-    """What every message before an end says: why, the `(cost so far, most in all)` dollars, what is lost (`over`).
+    """List what every warning says: why, the `(cost so far, most in all)` dollars, what is lost (`over`).
 
-    Empty words for what is lost: nothing ends it. `waiting`: more time is asked for and not decided.
+    `over` is empty where no call can end the machine. `waiting`: a request for more time is undecided.
     """
     found = [f"*Why*: {safe(why, SENTENCE_MAX)}"] if why else []
     found.append(f"*Cost so far*: {dollars(amounts[0])} of at most {dollars(amounts[1])}.")
@@ -86,18 +86,18 @@ def stakes(why: str, amounts: tuple[Decimal, Decimal], over: str, *, waiting: bo
 
 
 def before_end(lead: str, facts: Sequence[str], buttons: Sequence[Block], hint: str) -> Message:
-    """Such a message: what ends when, what is at stake, what can be clicked, and how to say it in words."""
+    """Build a warning: what ends when, what is at stake, the buttons, and the commands that do the same."""
     blocks = (section(lead), section("\n".join(facts)), *([actions(*buttons)] if buttons else ()), context(hint))
     return Message(" ".join([lead, *facts, hint]), blocks)
 
 
 def plain(text: str) -> Message:
-    """What became of such a message: one sentence, and nothing to click."""
+    """Build the outcome of a warning: one sentence, without buttons."""
     return Message(text, (section(text),))
 
 
 def lost(row: Instance | None) -> str:
-    """What goes with an instance at its end, as its cloud's profile has it, and what to do about it."""
+    """Say what is deleted with an instance, from its cloud's profile, and what to do about it."""
     try:
         over = load(row.cloud).over if row else ""
     except ProfileError:
@@ -106,7 +106,7 @@ def lost(row: Instance | None) -> str:
 
 
 def final_warning(shown: Ending, now: datetime) -> Message:
-    """The last warning is a message of its own, because nobody hears of an edit."""
+    """Build the final warning, a message of its own because an edit notifies nobody."""
     over = _moved(shown)
     if over is not None:
         return over
@@ -117,7 +117,7 @@ def final_warning(shown: Ending, now: datetime) -> Message:
 
 
 def _moved(shown: Ending) -> Message | None:
-    """What is said when the end that the message spoke of does not stand any more; None while it does."""
+    """Say that the announced end no longer applies; None while it does."""
     session = shown.view.session
     if session.state not in ENDABLE_SESSION:
         gone = session.ended_at is not None
@@ -144,22 +144,22 @@ def _buttons(shown: Ending) -> list[Block]:
 
 
 def done_button(session: Session, mark: str) -> Block:
-    """*It is done*, for the end that `mark` names."""
+    """Build the button *It is done*, for the end that `mark` names."""
     short = short_id(session.id)
-    ask = confirm("Is the work done?", f"{what(session)} is ended and its disk is deleted.", "It is done")
-    return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=ask)
+    question = confirm("Is the work done?", f"{what(session)} is ended and its disk is deleted.", "It is done")
+    return button("It is done", f"{DONE}:{short}", mark, label=f"The work of session {short} is done", confirm=question)
 
 
 def stop_button(session: Session, mark: str) -> Block:
-    """*End it now*, for the end that `mark` names."""
+    """Build the button *End it now*, for the end that `mark` names."""
     short = short_id(session.id)
-    ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+    question = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
     label = f"End session {short} now"
-    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=ask)
+    return button("End it now", f"{TERMINATE}:{short}", mark, style="danger", label=label, confirm=question)
 
 
 def end_question(stakes: Stakes, now: datetime) -> Message:
-    """Before an end that somebody typed: what it is, what it has cost, what is lost, and the button that does it."""
+    """Ask before a typed end: the session, its cost, what is lost, and the button that ends it."""
     session, row = stakes.view.session, stakes.view.instance
     short, so_far = short_id(session.id), dollars(stakes.cost_usd)
     where = f" at {safe(row.cloud, 30)}" if row is not None else ""
@@ -167,9 +167,9 @@ def end_question(stakes: Stakes, now: datetime) -> Message:
     if session.deadline is not None:
         parts.append(left(session.deadline, now))
     text = f":question: End {code(short)} now? {' · '.join(parts)}. {safe(stakes.lost, 600)}".rstrip()
-    told = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
-    ask = confirm("End this session?", told, "End it")
+    summary = f"{what(session)}{where} has cost {so_far} so far. {stakes.lost}".rstrip()
+    question = confirm("End this session?", summary, "End it")
     end = button(
-        "End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=f"End session {short}", confirm=ask
+        "End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=f"End session {short}", confirm=question
     )
     return Message(text, (section(text), actions(end), context("Nothing has ended yet.")))

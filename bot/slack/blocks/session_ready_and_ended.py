@@ -1,4 +1,4 @@
-"""The direct messages to the owner of a session: it is ready, it has ended."""
+"""Build the direct messages to a session's owner: the session is ready, the session has ended."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from ledger.queries.views import SessionView
 from providers.capabilities import Capabilities
 
 TERMINATE = "terminate"
-#: What the button *Keep* adds.
+#: The hours that the button *Keep* adds.
 KEEP_HOURS = Decimal(1)
 GOES_ON = "Nothing ends it from outside: it ends by itself, by its timeout, or by hand on its cloud's own page."
 
 
 def ready(view: SessionView, command: str, able: Capabilities | None = None, *, keyless: bool = False) -> Message:
-    """How to connect, what it costs, when it ends and how to end it before; `command` is the slash command.
+    """Say how to connect, what it costs, when it ends and how to end it before; `command` is the slash command.
 
-    `able` says what its cloud can do; without it, everything is assumed. `keyless`: its owner has no SSH key here.
+    `able` says what its cloud can do; None assumes everything. `keyless`: its owner has no SSH key here.
     """
     session, row = view.session, view.instance
     if row is None:
@@ -66,7 +66,7 @@ def ready(view: SessionView, command: str, able: Capabilities | None = None, *, 
 
 
 def known(row: Instance) -> str:
-    """The line with which `ssh` asks nothing at the first connection, where there is one."""
+    """Return the known_hosts line with which `ssh` trusts the first connection, where there is one."""
     line = known_hosts(row)
     return f" · for `known_hosts`: {code(line, 1_200)}" if line else ""
 
@@ -83,9 +83,9 @@ def ended(
     able: Capabilities | None = None,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
-    """The end, why, and what it cost: dollars, or hours of the quota where the cloud is free.
+    """Say that the session ended, why, and its cost: dollars, or hours of the quota at a free cloud.
 
-    `between` is the least and most that it can have cost where the cloud never says.
+    `between` is the least and most that it can have cost where the cloud never reports it.
     """
     session = view.session
     failed = session.state is SessionState.FAILED
@@ -103,7 +103,7 @@ def ended(
 
 
 def _page(row: Instance | None, able: Capabilities | None) -> str:
-    """Where people see what a run left, at clouds that have such a page."""
+    """Say where people see what a run left, at clouds that have such a page."""
     if able is None or not able.page_url or row is None or not row.ref:
         return ""
     parts = [quote(part, safe="") for part in row.ref.split("/")]
@@ -114,7 +114,7 @@ def _page(row: Instance | None, able: Capabilities | None) -> str:
 
 
 def _free_hours(row: Instance | None) -> str:
-    """What a free run used of its quota, as far as its start and end were seen."""
+    """Say how much of its quota a free run used, as far as its start and end are known."""
     if row is None or row.billing_from is None or row.billing_until is None:
         return "It cost nothing."
     used_h = Decimal(str((row.billing_until - row.billing_from) / timedelta(hours=1)))
@@ -122,13 +122,15 @@ def _free_hours(row: Instance | None) -> str:
 
 
 def end_button(session: Session) -> Block:
-    """Ends a session after a question."""
-    ask = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
+    """Build the button that ends a session after a question."""
+    question = confirm("End this session?", f"{what(session)} is ended and its disk is deleted.", "End it")
     short = short_id(session.id)
     label = f"End session {short}"
-    return actions(button("End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=label, confirm=ask))
+    return actions(
+        button("End it now", f"{TERMINATE}:{short}", session.id, style="danger", label=label, confirm=question)
+    )
 
 
 def what(session: Session) -> str:
-    """`4× A100-80GB`, escaped."""
+    """Describe the GPUs, escaped: `4× A100-80GB`."""
     return f"{session.gpu_count}× {safe(session.gpu, 60) or 'GPU'}"

@@ -1,4 +1,4 @@
-"""`/gpu status ID`: one request, what came of it, and how to reach it."""
+"""Build the answer to `/gpu status ID`: one request, its session, and how to connect."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def status(
     mandate: ApproverGroup = ANYBODY,
     between: tuple[Decimal, Decimal] | None = None,
 ) -> Message:
-    """The request as its message shows it, without buttons, then the countdown and what ends the session.
+    """Show the request's message without buttons, then the countdown and what ends the session.
 
     Its owner also reads how to connect. `can_end`: whether its cloud has a call that ends it. `between`: the least and
-    most that it can have cost where the cloud never says.
+    most that it can have cost where the cloud never reports it.
     """
     shown = request.request_message(found.request, policy, cost_usd, mandate=mandate)
     blocks: list[Block] = [block for block in shown.blocks if block["type"] != "actions"]
@@ -76,7 +76,7 @@ def status(
 
 
 def _node_api(view: SessionView) -> list[str]:
-    """Where the machine's own API is. Its token is never shown in Slack."""
+    """Say where the machine's own API is. Its token is never shown in Slack."""
     node = view.node
     url = api_url(view.instance, node) if view.instance is not None else None
     if node is None or url is None:
