@@ -34,7 +34,7 @@ def everything(config: pytest.Config) -> bool:
 
 def examples(number: int) -> int:
     """How many examples a Hypothesis test tries that would try `number` of them in a full run."""
-    return max(1, number * settings.default.max_examples // FULL_EXAMPLES)
+    return max(1, number * settings().max_examples // FULL_EXAMPLES)
 
 
 def databases_of(metafunc: pytest.Metafunc) -> tuple[str, ...]:
