@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.draw import AREAS, Change, Draw, Mutant, functions, original, plainly_called, tree_of
 from tests.mutants.suites import OutOfTimeError, Row, Store, Suite
+from tests.mutants.table import Found, survivors, table
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".mutants"
@@ -27,54 +27,6 @@ BASE = "f8386fd"
 TESTS = ("tests/rules", "tests/ledger", "tests/services")
 #: Its time was over: run it again.
 UNFINISHED = 3
-
-
-@dataclass
-class Found:
-    """How the mutants of an area ended in both suites."""
-
-    pool: int
-    drawn: list[Mutant]
-    old: dict[str, Row]
-    new: dict[str, Row]
-
-    def killed(self, rows: Mapping[str, Row]) -> int:
-        """How many of the drawn ones a suite kills."""
-        return sum(rows[mutant.name]["outcome"] == "killed" for mutant in self.drawn)
-
-    def with_outcomes(self, old: Sequence[str], new: Sequence[str]) -> list[Mutant]:
-        """The mutants that ended so."""
-        both = ((mutant, self.old[mutant.name], self.new[mutant.name]) for mutant in self.drawn)
-        return [mutant for mutant, before, now in both if before["outcome"] in old and now["outcome"] in new]
-
-    @property
-    def lost(self) -> list[Mutant]:
-        """What the old suite kills and the new one does not."""
-        return self.with_outcomes(["killed"], ["survived", "open"])
-
-
-def table(found: Mapping[str, Found]) -> list[str]:
-    """The table for people, and the names of what was lost."""
-    lines = [f"{'area':<26}{'mutants':>8}{'drawn':>7}{'killed by old':>15}{'by new':>8}{'by old only':>13}"]
-    for area, one in found.items():
-        old, new = one.killed(one.old), one.killed(one.new)
-        lines.append(f"  {area:<24}{one.pool:>8}{len(one.drawn):>7}{old:>15}{new:>8}{len(one.lost):>13}")
-    for one in found.values():
-        for mutant in one.lost:
-            lines += [f"  lost: {mutant.name}", f"      {mutant.diff}", f"      killed by {one.old[mutant.name]['by']}"]
-    return lines
-
-
-def survivors(found: Mapping[str, Found]) -> list[str]:
-    """What neither suite kills; `open` where the budget of a mutant ended before its tests did."""
-    lines = []
-    for one in found.values():
-        for mutant in one.with_outcomes(["survived", "open", "broken"], ["survived", "open", "broken"]):
-            old, new = one.old[mutant.name], one.new[mutant.name]
-            lines.append(
-                f"{mutant.name}  old: {old['outcome']}, new: {new['outcome']}, {new['of']} tests  {mutant.diff}"
-            )
-    return lines
 
 
 def watched(sources: Mapping[str, str], changes: Sequence[Change]) -> list[Change]:
@@ -157,7 +109,7 @@ class Comparison:
 
 
 def _only_old(before: Mapping[str, Row], now: Mapping[str, Row], mutant: Mutant) -> bool:
-    return before[mutant.name]["outcome"] == "killed" != now[mutant.name]["outcome"]
+    return before[mutant.name]["outcome"] == "killed" and now[mutant.name]["outcome"] in ("survived", "open")
 
 
 def main() -> int:

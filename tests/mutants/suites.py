@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.mutants import worker
@@ -70,7 +69,11 @@ class _Process:
         os.close(replies)
         self._log = log
         self._out, self._in = os.fdopen(self._orders, "w", buffering=1), os.fdopen(self._replies)
-        self.tests: list[str] = self._reply()["tests"]
+        self.tests: list[str] = []
+
+    def wait(self) -> None:
+        """Wait until it has collected the tests."""
+        self.tests = self._reply()["tests"]
 
     def ask(self, order: Row) -> list[Row]:
         """What the worker's fork said."""
@@ -127,9 +130,15 @@ class Suite:
         (self.scratch / "tests" / worker.WARM).write_text(worker.WARM_SOURCE)
         for number in range(self.workers):
             self._processes.append(_Process(self.scratch, self.tests, self.scratch / f"worker-{number}.log"))
+        try:
+            for process in self._processes:
+                process.wait()
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for process in self._processes:
             if kind is not None:
                 process.kill()

@@ -8,7 +8,6 @@ that a test starts run the program as it is.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import ast
@@ -72,6 +71,7 @@ class Worker:
     def __init__(self, orders: Iterable[str], write: Callable[[Any], None]) -> None:
         self._orders, self._write = orders, write
         self._failed = False
+        self._why = ""
         self._serial = itertools.count(1)
 
     def pytest_sessionstart(self) -> None:
@@ -83,7 +83,9 @@ class Worker:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember a failure."""
-        self._failed |= report.failed
+        if report.failed:
+            self._failed = True
+            self._why = str(report.longrepr)[-300:]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -99,9 +101,9 @@ class Worker:
         return True
 
     def _run(self, item: pytest.Item) -> bool:
-        # What comes next is told as a test of another module, so that fixtures of the session stay.
-        self._failed = False
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=self._warm)
+        self._failed, self._why = False, ""
+        # With the session as what comes next, everything but the session's own fixtures is torn down.
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=item.session)
         return not self._failed
 
     def _carry_out(self, order: Order) -> Order:
@@ -158,7 +160,7 @@ class Worker:
             begun = time.perf_counter()
             passed = self._run(item)
             took = round(time.perf_counter() - begun, 4)
-            say({"test": test, "failed": not passed, "seconds": took, "reached": sorted(reached)})
+            say({"test": test, "failed": not passed, "seconds": took, "reached": sorted(reached), "how": self._why})
             if order["stop"] and not passed:
                 return
 
@@ -175,6 +177,7 @@ def main() -> int:
     out = os.fdopen(int(replies), "w", buffering=1)
     worker = Worker(os.fdopen(int(orders)), lambda said: print(json.dumps(said), file=out))
     options = ["-q", "-m", "not slow", "--tb=line", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none"]
+    options += ["-W", "ignore:Module already imported so cannot be rewritten"]
     return int(pytest.main([*options, *tests, f"tests/{WARM}"], plugins=[worker]))
 
 
