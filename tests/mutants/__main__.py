@@ -103,13 +103,13 @@ class Comparison:
     def _times(self, suite: Suite, rows: Mapping[str, Row]) -> None:
         for area, (_, drawn) in self._drawn.items():
             mine = [rows[one.name] for one in drawn]
-            took, left = sum(row["took_s"] for row in mine), sum(row["outcome"] == "open" for row in mine)
-            each = took / max(1, len(mine))
-            _say(f"  {area}: {each:.1f} s a mutant on one core; {left} outlasted {self._options.budget:g} s of tests")
+            took, used = (sum(row[key] for row in mine) / max(1, len(mine)) for key in ("took_s", "used_s"))
+            left = sum(row["outcome"] == "open" for row in mine)
+            _say(f"  {area}: a mutant takes {took:.2f} s, {used:.2f} s of them computing; {left} outlast the budget")
 
 
 def _only_old(before: Mapping[str, Row], now: Mapping[str, Row], mutant: Mutant) -> bool:
-    return before[mutant.name]["outcome"] == "killed" and now[mutant.name]["outcome"] in ("survived", "open")
+    return (before[mutant.name]["outcome"], now[mutant.name]["outcome"] == "killed") == ("killed", False)
 
 
 def main() -> int:

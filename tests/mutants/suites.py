@@ -76,9 +76,11 @@ class _Process:
         self.tests = self._reply()["tests"]
 
     def ask(self, order: Row) -> list[Row]:
-        """What the worker's fork said."""
+        """What the worker's fork said; `used_s` is the processor's time that it took."""
         self._out.write(json.dumps(order) + "\n")
-        said: list[Row] = self._reply()["said"]
+        reply = self._reply()
+        self.used_s: float = reply["cpu_s"]
+        said: list[Row] = reply["said"]
         return said
 
     def end(self) -> None:
@@ -112,6 +114,8 @@ class Suite:
     tests: Sequence[str]
     workers: int
     deadline: float
+    #: A test fails that takes this many seconds and so many times as long as before; later its process is killed.
+    patience: tuple[float, float, float] = (10.0, 8.0, 10.0)
     seconds: dict[str, float] = field(default_factory=dict)
     #: Tests by the function that they call, the fastest first.
     calling: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -151,7 +155,9 @@ class Suite:
         changes = [worker.noted(change.order(), number) for number, change in enumerate(functions)]
 
         def look(tests: list[str], process: _Process) -> None:
-            said = process.ask({"changes": changes, "tests": tests, "stop": False, "seconds": {}})
+            said = process.ask(
+                {"changes": changes, "tests": tests, "stop": False, "seconds": {}, "patience": self.patience}
+            )
             for row in said:
                 if "broken" in row:
                     raise RuntimeError(f"A function cannot be watched: {row['broken']}")
@@ -209,7 +215,7 @@ class Suite:
         begun = time.monotonic()
         said = self._order(change, chosen, process)
         row: Row = {"tests": len(chosen), "of": len(tests), "budget_s": budget_s}
-        row["took_s"] = round(time.monotonic() - begun, 3)
+        row |= {"took_s": round(time.monotonic() - begun, 3), "used_s": process.used_s}
         last = said[-1] if said else {}
         if "broken" in last:
             return {**row, "outcome": "broken", "by": last["broken"]}
@@ -220,7 +226,8 @@ class Suite:
 
     def _order(self, change: Change, tests: Sequence[str], process: _Process) -> list[Row]:
         seconds = {test: self.seconds[test] for test in tests}
-        return process.ask({"changes": [change.order()], "tests": tests, "stop": True, "seconds": seconds})
+        order = {"changes": [change.order()], "tests": tests, "stop": True, "seconds": seconds}
+        return process.ask({**order, "patience": self.patience})
 
     def _share(self, jobs: Sequence[Any], work: Callable[[Any, _Process], None]) -> None:
         """Share jobs among the workers; the first error ends all of them."""

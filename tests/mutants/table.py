@@ -30,7 +30,7 @@ class Found:
     @property
     def lost(self) -> list[Mutant]:
         """What the old suite kills and the new one does not."""
-        return self.with_outcomes(["killed"], ["survived", "open"])
+        return self.with_outcomes(["killed"], ["survived", "open", "broken"])
 
 
 def table(found: Mapping[str, Found]) -> list[str]:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.draw import Draw, Function, Shapes, original, plainly_called, shape
-from tests.mutants.suites import Store, Suite
+from tests.mutants.draw import Change, Draw, Function, Mutant, Shapes, original, plainly_called, shape
+from tests.mutants.suites import OutOfTimeError, Store, Suite
 from tests.mutants.table import Found, survivors, table
 
 PATH = "bot/rules/billing/price.py"
@@ -150,6 +150,45 @@ def repository(tmp_path: Path) -> Path:
 def suite(root: Path, commit: str, scratch: Path, seconds: float = 100.0) -> Suite:
     """The tests of one commit of the small repository."""
     return Suite(root, commit, scratch, ["tests"], 1, time.monotonic() + seconds)
+
+
+@pytest.mark.slow
+def test_a_change_that_hangs_or_ends_the_process_is_killed(repository: Path, tmp_path: Path) -> None:
+    head = "def price(hours, rate):\n"
+    sources = {
+        "loops": "    while True:\n        pass",
+        "loops without an alarm": "    __import__('signal').setitimer(0, 0)\n    while True:\n        pass",
+        "exits": "    __import__('os')._exit(0)",
+        "is no function": "",
+        "is the same": "    return hours * rate + 1",
+    }
+    ended = {}
+    with suite(repository, "HEAD", tmp_path / "scratch") as tests:
+        tests.patience = (0.5, 1.0, 1.0)
+        tests.reach([original(PATH, "price", SOURCE)], Store(tmp_path / "reach.jsonl"))
+        for number, (name, body) in enumerate(sources.items()):
+            change = Change(PATH, "price", head + body if body else "price = 1")
+            mutant = Mutant("bot/rules/billing", number, change, change, "")
+            ended[name] = tests.judge([(mutant, change)], Store(tmp_path / "ended.jsonl"), 20.0)[mutant.name]
+    assert [row["outcome"] for row in ended.values()] == ["killed", "killed", "killed", "broken", "survived"]
+    assert "Timeout" in ended["loops"]["how"]
+    assert ended["loops without an alarm"]["how"] == "killed after its time"
+    assert ended["exits"]["how"] == "ended the process"
+
+
+@pytest.mark.slow
+def test_a_run_that_is_out_of_time_goes_on_where_it_was(repository: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "reach.jsonl")
+    places = [original(PATH, "price", SOURCE)]
+    with pytest.raises(OutOfTimeError), suite(repository, "HEAD", tmp_path / "scratch", seconds=-1) as tests:
+        tests.reach(places, store)
+    assert not (tmp_path / "scratch").exists()
+    store.add({"test": "tests/test_price.py::test_bill", "failed": False, "seconds": 9.0, "reached": [0]})
+    with suite(repository, "HEAD", tmp_path / "scratch") as tests:
+        tests.reach(places, store)
+        assert tests.calling == {
+            f"{PATH}::price": ["tests/test_price.py::test_price", "tests/test_price.py::test_bill"]
+        }
 
 
 @pytest.mark.slow

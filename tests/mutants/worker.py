@@ -33,10 +33,6 @@ TEMPLATES = []
 def test_warm(pg_template, sqlite_template):
     TEMPLATES.append(pg_template)
 """
-#: A test may take this much longer than it did before it counts as failed, in seconds and as a factor.
-PATIENCE = (10.0, 8.0)
-#: So long after that, the process is killed.
-GRACE_S = 10.0
 Order = dict[str, Any]
 
 
@@ -122,9 +118,9 @@ class Worker:
             said = self._listen(reader, order)
         finally:
             os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
+            _, _, used = os.wait4(child, 0)
             os.close(reader)
-        return {"said": said}
+        return {"said": said, "cpu_s": round(used.ru_utime + used.ru_stime, 3)}
 
     def _listen(self, reader: int, order: Order) -> list[Order]:
         """What the child said, a line for each thing; the last one says how a test ended that did not end itself."""
@@ -132,7 +128,7 @@ class Worker:
         rest = b""
         while True:
             test = said[-1].get("begun") if said else None
-            limit = _limit(order, test) + GRACE_S if test else 60.0
+            limit = _limit(order, test) + order["patience"][2] if test else 60.0
             if not select.select([reader], [], [], limit)[0]:
                 return [*said, {"test": test, "failed": True, "how": "killed after its time"}]
             if not (got := os.read(reader, 1 << 16)):
@@ -166,8 +162,8 @@ class Worker:
 
 
 def _limit(order: Order, test: str) -> float:
-    least, factor = PATIENCE
-    return least + factor * float(order["seconds"].get(test, 2.0))
+    least, factor, _ = order["patience"]
+    return float(least + factor * order["seconds"].get(test, 2.0))
 
 
 def main() -> int:
@@ -177,7 +173,8 @@ def main() -> int:
     out = os.fdopen(int(replies), "w", buffering=1)
     worker = Worker(os.fdopen(int(orders)), lambda said: print(json.dumps(said), file=out))
     options = ["-q", "-m", "not slow", "--tb=line", "-p", "no:cacheprovider", "-o", "tmp_path_retention_policy=none"]
-    options += ["-W", "ignore:Module already imported so cannot be rewritten"]
+    # The common folder for temporary files is emptied by whatever other run of pytest starts.
+    options += [f"--basetemp=temporary-{os.getpid()}", "-W", "ignore:Module already imported so cannot be rewritten"]
     return int(pytest.main([*options, *tests, f"tests/{WARM}"], plugins=[worker]))
 
 
