@@ -155,10 +155,7 @@ class Suite:
         changes = [worker.noted(change.order(), number) for number, change in enumerate(functions)]
 
         def look(tests: list[str], process: _Process) -> None:
-            said = process.ask(
-                {"changes": changes, "tests": tests, "stop": False, "seconds": {}, "patience": self.patience}
-            )
-            for row in said:
+            for row in self._order(changes, tests, process, stop=False):
                 if "broken" in row:
                     raise RuntimeError(f"A function cannot be watched: {row['broken']}")
                 if "test" in row:
@@ -195,12 +192,31 @@ class Suite:
                 store.add(row)
             ended[mutant.name] = row
 
-        self._share(list(mutants), try_one)
+        jobs = list(mutants)
+        self._share(jobs, try_one)
+        while unsound := self._failing({row["by"] for row in ended.values() if row["outcome"] == "killed"}):
+            self.failing += unsound
+            for tests in [*self.calling.values(), *self._killers.values()]:
+                tests[:] = [test for test in tests if test not in unsound]
+            jobs = [job for job in jobs if ended[job[0].name].get("by") in unsound]
+            known = {}
+            self._share(jobs, try_one)
         return ended
 
     def repeat(self, change: Change, test: str) -> bool:
         """Whether a test fails again for a change."""
-        return self._order(change, [test], self._processes[0])[-1]["failed"] is True
+        return self._order([change.order()], [test], self._processes[0])[-1]["failed"] is True
+
+    def _failing(self, tests: Collection[str]) -> list[str]:
+        """Which of these tests fail without a change: what they killed was not killed by its change."""
+        found: list[str] = []
+
+        def look(chunk: list[str], process: _Process) -> None:
+            found.extend(row["test"] for row in self._order([], chunk, process, stop=False) if row.get("failed"))
+
+        every = sorted(tests)
+        self._share([every[at : at + CHUNK] for at in range(0, len(every), CHUNK)], look)
+        return found
 
     def _kill(self, change: Change, process: _Process, budget_s: float) -> Row:
         first = self._killers[change.place]
@@ -213,7 +229,7 @@ class Suite:
                 break
             chosen.append(test)
         begun = time.monotonic()
-        said = self._order(change, chosen, process)
+        said = self._order([change.order()], chosen, process)
         row: Row = {"tests": len(chosen), "of": len(tests), "budget_s": budget_s}
         row |= {"took_s": round(time.monotonic() - begun, 3), "used_s": process.used_s}
         last = said[-1] if said else {}
@@ -224,9 +240,11 @@ class Suite:
             return {**row, "outcome": "killed", "by": last["test"], "how": last.get("how", "failed")}
         return {**row, "outcome": "survived" if len(chosen) == len(tests) else "open"}
 
-    def _order(self, change: Change, tests: Sequence[str], process: _Process) -> list[Row]:
-        seconds = {test: self.seconds[test] for test in tests}
-        order = {"changes": [change.order()], "tests": tests, "stop": True, "seconds": seconds}
+    def _order(
+        self, changes: Sequence[Row], tests: Sequence[str], process: _Process, *, stop: bool = True
+    ) -> list[Row]:
+        seconds = {test: self.seconds[test] for test in tests if test in self.seconds}
+        order = {"changes": changes, "tests": tests, "stop": stop, "seconds": seconds}
         return process.ask({**order, "patience": self.patience})
 
     def _share(self, jobs: Sequence[Any], work: Callable[[Any, _Process], None]) -> None:

@@ -47,6 +47,15 @@ def test_bill() -> None:
     assert bill.add(2) == 2
 """
 STRICT = TESTS + "    assert bill.add(1, twice=True) == 4\n"
+ONCE = """
+from pathlib import Path
+from bot.rules.billing.price import price
+
+
+def test_once() -> None:
+    price(1, 1)
+    Path("once").touch(exist_ok=False)
+"""
 CONFTEST = """
 import pytest
 
@@ -138,13 +147,18 @@ def repository(tmp_path: Path) -> Path:
     for path, text in files.items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(text)
-    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run(["git", "-C", str(root), "init", "-q"], check=True)
     for text in (STRICT, TESTS):
         (root / "tests/test_price.py").write_text(text)
-        subprocess.run([*git, "add", "-A"], check=True)
-        subprocess.run([*git, "commit", "-q", "-m", "one"], check=True)
+        commit(root)
     return root
+
+
+def commit(root: Path) -> None:
+    """Commit what is there."""
+    git = ["git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "one"], check=True)
 
 
 def suite(root: Path, commit: str, scratch: Path, seconds: float = 100.0) -> Suite:
@@ -174,6 +188,21 @@ def test_a_change_that_hangs_or_ends_the_process_is_killed(repository: Path, tmp
     assert "Timeout" in ended["loops"]["how"]
     assert ended["loops without an alarm"]["how"] == "killed after its time"
     assert ended["exits"]["how"] == "ended the process"
+
+
+@pytest.mark.slow
+def test_what_fails_by_itself_kills_nothing(repository: Path, tmp_path: Path) -> None:
+    (repository / "tests/test_once.py").write_text(ONCE)
+    commit(repository)
+    change = original(PATH, "price", SOURCE)
+    same = Mutant("bot/rules/billing", 0, change, change, "")
+    with suite(repository, "HEAD", tmp_path / "scratch") as tests:
+        tests.reach([change], Store(tmp_path / "reach.jsonl"))
+        assert tests.failing == []
+        ended = tests.judge([(same, change)], Store(tmp_path / "ended.jsonl"), 20.0)
+        assert tests.failing == ["tests/test_once.py::test_once"]
+    assert [row["outcome"] for row in ended.values()] == ["survived"]
+    assert [row["outcome"] for row in Store(tmp_path / "ended.jsonl").rows()] == ["killed", "survived"]
 
 
 @pytest.mark.slow
